@@ -1,0 +1,141 @@
+"""Counter-based randomness: every number is a pure function of (seed, purpose, entity, step, draw).
+
+A generator with a state gives a number to whoever asks next; then the order of execution decides
+what is drawn, and a federation can never draw what a data centre draws. Here randomness belongs to
+the thing it is drawn for (DESIGN: "Lossless means equal"): a row asked for alone has the same bits
+as that row among all rows, on any party and in any order.
+
+The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011): a keyed bijection of a 128-bit counter, here (draw, entity, step, purpose).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+UInt32 = npt.NDArray[np.uint32]
+UInt64 = npt.NDArray[np.uint64]
+Int64 = npt.NDArray[np.int64]
+Entities = npt.ArrayLike
+
+_MULTIPLIERS: Final = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS: Final = 10
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_SHIFT: Final = np.uint64(32)
+_BLOCKS_AT_ONCE: Final = 1 << 16
+
+
+class Purpose(IntEnum):
+    """What a number is drawn for. Values are part of the format: they may be added, not changed."""
+
+    USER_EMBEDDING = 1
+    ITEM_EMBEDDING = 2
+    ITEM_USER_EMBEDDING = 3
+    """W of LightGCN+, the item vectors that users are built from."""
+    BATCH_USER = 4
+    POSITIVE = 5
+    NEGATIVE = 6
+    VIRTUAL_ITEM = 7
+    CATALOGUE_ORDER = 8
+    SPLIT = 9
+    PLAN = 10
+    DEMO_DATA = 11
+    KEY_CLIENT = 12
+    """Which client is u_c, the one that makes the shared key."""
+
+
+def philox(counter: UInt64, key: tuple[int, int]) -> UInt64:
+    """Philox4x32-10 of the columns of `counter` (4, n), each below 2^32; the result has its shape.
+
+    A round is (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)).
+    """
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        product0 = c0 * _MULTIPLIERS[0]
+        product1 = c2 * _MULTIPLIERS[1]
+        c0 = (product1 >> _SHIFT) ^ c1 ^ np.uint64(k0)
+        c1 = product1 & _LOW
+        c2 = (product0 >> _SHIFT) ^ c3 ^ np.uint64(k1)
+        c3 = product0 & _LOW
+        k0 = (k0 + _WEYL[0]) & 0xFFFFFFFF
+        k1 = (k1 + _WEYL[1]) & 0xFFFFFFFF
+    return np.stack((c0, c1, c2, c3))
+
+
+def bits(
+    seed: int, purpose: Purpose, entities: Entities, step: int, first: int, count: int
+) -> UInt32:
+    """32 random bits for draws first ≤ j < first + count of every entity: shape (entities, count).
+
+    Draw j is word j mod 4 of the block whose counter is (j div 4, entity, step, purpose).
+    """
+    rows = np.asarray(entities, dtype=np.uint64).reshape(-1)
+    if not 0 <= step < 2**32 or (rows.size and int(rows.max()) >= 2**32):
+        raise ValueError("entity and step must be in [0, 2^32): they are words of a counter")
+    block_first, block_last = first // 4, (first + count + 3) // 4
+    blocks = np.arange(block_first, block_last, dtype=np.uint64)
+    key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
+    out = np.empty((rows.size, count), dtype=np.uint32)
+    rows_at_once = max(1, _BLOCKS_AT_ONCE // max(1, blocks.size))
+    for start in range(0, rows.size, rows_at_once):
+        part = rows[start : start + rows_at_once]
+        counter = np.empty((4, part.size, blocks.size), dtype=np.uint64)
+        counter[0] = blocks
+        counter[1] = part[:, None]
+        counter[2] = step
+        counter[3] = int(purpose)
+        words = philox(counter.reshape(4, -1), key).reshape(4, part.size, blocks.size)
+        flat = words.transpose(1, 2, 0).reshape(part.size, -1)
+        skip = first - 4 * block_first
+        out[start : start + rows_at_once] = flat[:, skip : skip + count]
+    return out
+
+
+def words(
+    seed: int, purpose: Purpose, entities: Entities, step: int = 0, *, first: int = 0, count: int = 1
+) -> UInt64:
+    """64 random bits for draws first ≤ j < first + count of every entity: shape (entities, count)."""
+    halves = bits(seed, purpose, entities, step, 2 * first, 2 * count).astype(np.uint64)
+    result: UInt64 = (halves[:, 0::2] << _SHIFT) | halves[:, 1::2]
+    return result
+
+
+def uniform(
+    seed: int, purpose: Purpose, entities: Entities, step: int = 0, *, first: int = 0, count: int = 1
+) -> npt.NDArray[np.float64]:
+    """Uniform numbers in [0, 1) with 32 random bits each: shape (entities, count)."""
+    return bits(seed, purpose, entities, step, first, count) * 2.0**-32
+
+
+def integers(
+    seed: int,
+    purpose: Purpose,
+    entities: Entities,
+    bounds: npt.ArrayLike,
+    step: int = 0,
+    *,
+    draw: int = 0,
+) -> Int64:
+    """One integer in [0, bound) for every entity, by its own bound or one for all: shape (entities,).
+
+    The high half of word · bound (Lemire 2019) with a 64-bit word split so that no product
+    overflows; the bias is below bound / 2^64.
+    """
+    word = words(seed, purpose, entities, step, first=draw)[:, 0]
+    bound = np.asarray(bounds, dtype=np.uint64)
+    if bound.size and int(bound.max()) >= 2**32:
+        raise ValueError("bounds must be below 2^32")
+    high = (word >> _SHIFT) * bound
+    low = (word & _LOW) * bound
+    return ((high + (low >> _SHIFT)) >> _SHIFT).astype(np.int64)
+
+
+def permutation(seed: int, purpose: Purpose, size: int, step: int = 0) -> Int64:
+    """A random order of range(size): the entities sorted by 64 random bits of their own."""
+    return np.argsort(words(seed, purpose, np.arange(size), step)[:, 0], kind="stable")
