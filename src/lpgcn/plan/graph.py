@@ -1,0 +1,114 @@
+"""What the server sees before it plans, and what it decides: the token graph and the plan.
+
+The server knows which client listed which token (paper: Algorithm 3, line 1), virtual items
+included and indistinguishable. Every planner works on this graph and on nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.errors import LpgcnError
+
+Int64 = npt.NDArray[np.int64]
+
+
+class TokenGraphError(LpgcnError):
+    """Arrays that are no token graph: a mistake of the caller, not of a client."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenGraph:
+    """Clients and the tokens they list, in compressed rows: client u lists row(u).
+
+    `tokens` holds token indices, strictly rising within a client, so nobody lists a token twice.
+    """
+
+    offsets: Int64
+    tokens: Int64
+    n_tokens: int
+
+    def __post_init__(self) -> None:
+        offsets, tokens = self.offsets, self.tokens
+        if offsets.ndim != 1 or offsets.size < 1 or offsets[0] != 0 or offsets[-1] != tokens.size:
+            raise TokenGraphError(
+                f"offsets must rise from 0 to the number of listings, {tokens.size}; "
+                f"found {offsets[:1]} to {offsets[-1:]}"
+            )
+        if (np.diff(offsets) < 0).any():
+            raise TokenGraphError("offsets fall somewhere; they must never fall")
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() < self.n_tokens:
+            raise TokenGraphError(
+                f"token indices must be in [0, {self.n_tokens}); "
+                f"found {tokens.min()} to {tokens.max()}"
+            )
+        if (np.diff(self.clients * self.n_tokens + tokens) <= 0).any():
+            raise TokenGraphError(
+                "a client's tokens do not rise strictly; sort each client's tokens and drop copies"
+            )
+
+    @classmethod
+    def from_pairs(cls, clients: Int64, tokens: Int64, *, n_clients: int, n_tokens: int) -> Self:
+        """The graph of (client, token) listings in any order; copies count once."""
+        keys = np.unique(clients.astype(np.int64) * n_tokens + tokens)
+        degrees = np.bincount(keys // max(n_tokens, 1), minlength=n_clients)
+        return cls(starts(degrees), keys % max(n_tokens, 1), n_tokens)
+
+    @property
+    def n_clients(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def n_listings(self) -> int:
+        return self.tokens.size
+
+    def row(self, client: int) -> Int64:
+        """The tokens that a client lists."""
+        return self.tokens[self.offsets[client] : self.offsets[client + 1]]
+
+    @cached_property
+    def clients(self) -> Int64:
+        """The client of every listing, beside `tokens`."""
+        return np.repeat(np.arange(self.n_clients), np.diff(self.offsets))
+
+    @cached_property
+    def transposed(self) -> tuple[Int64, Int64]:
+        """The same graph by token: (offsets, clients), clients rising within a token."""
+        order = np.argsort(self.tokens, kind="stable")
+        return starts(self.degrees), self.clients[order]
+
+    @cached_property
+    def degrees(self) -> Int64:
+        """How many clients list each token, |U_i| + |U'_i|."""
+        return np.bincount(self.tokens, minlength=self.n_tokens)
+
+    def column(self, token: int) -> Int64:
+        """The clients that list a token."""
+        offsets, clients = self.transposed
+        return clients[offsets[token] : offsets[token + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Every token's convolution-client ũ_i, and the planner that chose it (Algorithm 3)."""
+
+    owner: Int64
+    planner: str
+
+    @cached_property
+    def convolution_clients(self) -> Int64:
+        """The set Ũ: clients that own a token, rising (Algorithm 3, line 6)."""
+        return np.unique(self.owner)
+
+
+def starts(counts: npt.ArrayLike) -> Int64:
+    """Where each of several runs of these lengths begins, and where the last one ends."""
+    lengths = np.asarray(counts, dtype=np.int64)
+    result = np.zeros(lengths.size + 1, dtype=np.int64)
+    np.cumsum(lengths, out=result[1:])
+    return result
