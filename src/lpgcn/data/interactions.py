@@ -1,0 +1,70 @@
+"""Interactions: a set of (user, item) pairs in dense indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Pairs (users[r], items[r]), sorted by user and then item, each once.
+
+    Users are 0 … n_users - 1 and items 0 … n_items - 1; some may have no pair here. Make it with
+    `from_pairs`, which brings any pairs into this form.
+    """
+
+    users: Int64
+    items: Int64
+    n_users: int
+    n_items: int
+
+    @classmethod
+    def from_pairs(
+        cls, users: npt.ArrayLike, items: npt.ArrayLike, n_users: int, n_items: int
+    ) -> Interactions:
+        """The pairs in any order; those that come more than once are merged."""
+        user = np.asarray(users, dtype=np.int64).reshape(-1)
+        item = np.asarray(items, dtype=np.int64).reshape(-1)
+        if user.size != item.size:
+            raise ValueError(f"{user.size} users and {item.size} items do not make pairs")
+        for indices, bound in ((user, n_users), (item, n_items)):
+            if indices.size and not (indices.min() >= 0 and indices.max() < bound):
+                raise ValueError(f"an index is outside [0, {bound})")
+        key = user * n_items + item
+        if bool((key[1:] <= key[:-1]).any()):
+            key = np.unique(key)
+            user, item = np.divmod(key, n_items)
+        return cls(user, item, n_users, n_items)
+
+    def __len__(self) -> int:
+        return self.users.size
+
+    @cached_property
+    def keys(self) -> Int64:
+        """One ascending number for each pair, user · n_items + item."""
+        return self.users * self.n_items + self.items
+
+    @cached_property
+    def offsets(self) -> Int64:
+        """The items of u are items[offsets[u] : offsets[u + 1]]: shape (n_users + 1,)."""
+        return np.concatenate(([0], np.cumsum(self.user_degrees)))
+
+    def items_of(self, user: int) -> Int64:
+        """I_u, ascending."""
+        return self.items[self.offsets[user] : self.offsets[user + 1]]
+
+    @cached_property
+    def user_degrees(self) -> Int64:
+        """|I_u| for every user."""
+        return np.bincount(self.users, minlength=self.n_users)
+
+    @cached_property
+    def item_degrees(self) -> Int64:
+        """|U_i| for every item."""
+        return np.bincount(self.items, minlength=self.n_items)

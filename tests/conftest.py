@@ -1,0 +1,17 @@
+"""What the tests of several rooms share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with real data sets; a test that needs it is skipped where there is none."""
+    folder = os.environ.get("LPGCN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set LPGCN_DATA to a folder with gowalla/, yelp2018/ and ml-100k/ to run this")
+    return Path(folder)
