@@ -1,0 +1,150 @@
+"""The one configuration object of a run: typed, with the paper's settings as defaults.
+
+A run is fully described by its `Config`. It is read from TOML and from flags, unknown keys are
+errors, and it is saved beside the results. The fields are the command line's flags: their names,
+types and descriptions are written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from lpgcn.errors import LpgcnError
+
+Mode = Literal["centralized", "simulated"]
+Model = Literal["lightgcn", "lightgcn+"]
+Schedule = Literal["constant", "cosine"]
+Dtype = Literal["float32", "float64"]
+Mask = Literal["train", "train+valid"]
+VirtualDraw = Literal["uniform", "popularity"]
+
+
+class ConfigError(LpgcnError):
+    """A configuration that cannot be used as it is."""
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that decides the bits of a run."""
+
+    mode: Annotated[Mode, Meta(description="How the parties are run.")] = "centralized"
+    model: Annotated[Model, Meta(description="The backbone.")] = "lightgcn+"
+    layers: Annotated[int, Meta(ge=1, le=16, description="Graph convolution layers L.")] = 3
+    dim: Annotated[int, Meta(ge=1, description="Embedding size d.")] = 64
+    lr: Annotated[float, Meta(gt=0, description="Adam's learning rate γ.")] = 1e-3
+    schedule: Annotated[
+        Schedule, Meta(description="Learning rate over the epochs: constant, or cosine to zero.")
+    ] = "constant"
+    warmup: Annotated[
+        int, Meta(ge=0, description="Steps in which the learning rate grows from zero.")
+    ] = 0
+    reg: Annotated[
+        float, Meta(ge=0, description="λ of the regulariser on layer-0 embeddings.")
+    ] = 1e-4
+    batch_size: Annotated[int, Meta(ge=1, description="Training triples a step.")] = 2048
+    epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| triples, at most.")] = 1000
+    patience: Annotated[
+        int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
+    ] = 50
+    eval_every: Annotated[int, Meta(ge=1, description="Epochs between two validations.")] = 5
+    seed: Annotated[int, Meta(ge=0, lt=2**63, description="Decides every random number.")] = 0
+    init_deviation: Annotated[
+        float | None,
+        Meta(description="Standard deviation of initial embeddings; Xavier if not given."),
+    ] = None
+    virtual_items: Annotated[
+        str, Meta(description="Virtual items α a client lists: a count (10) or a ratio (1.0x).")
+    ] = "0"
+    virtual_draw: Annotated[
+        VirtualDraw, Meta(description="How virtual items are drawn.")
+    ] = "uniform"
+    at: Annotated[
+        tuple[int, ...], Meta(min_length=1, description="K of the metrics @K.")
+    ] = (20,)
+    mask: Annotated[
+        Mask, Meta(description="Items left out of the ranking when the test set is looked at.")
+    ] = "train"
+    dtype: Annotated[Dtype, Meta(description="Precision of all vectors.")] = "float32"
+
+    def __post_init__(self) -> None:
+        self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
+        if any(k < 1 for k in self.at):
+            raise ConfigError(f"--at must be positive whole numbers; found {list(self.at)}")
+
+    @property
+    def alpha(self) -> tuple[int, float]:
+        """`virtual_items` as (count, ratio of |I_u|)."""
+        text = self.virtual_items.strip()
+        try:
+            count, ratio = (0, float(text[:-1])) if text.endswith("x") else (int(text), 0.0)
+        except ValueError:
+            count, ratio = -1, 0.0
+        if count < 0 or not 0 <= ratio < math.inf:
+            raise ConfigError(
+                f"virtual-items is {self.virtual_items!r}; expected a count such as 10, or a "
+                "multiple of the number of a user's own items such as 1.0x"
+            )
+        return count, ratio
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Every K that is measured: 20 always, because early stopping looks at Recall@20."""
+        return tuple(sorted({*self.at, 20}))
+
+    def learning_rate(self, step: int, total_steps: int) -> float:
+        """γ at a step: grows linearly over `warmup`, then constant or half a cosine to zero."""
+        grown = min(1.0, (step + 1) / (self.warmup + 1))
+        if self.schedule == "constant":
+            return self.lr * grown
+        return self.lr * grown * 0.5 * (1 + math.cos(math.pi * step / total_steps))
+
+    def changed(self, **values: Any) -> Config:
+        """This configuration with other values, checked as if read from a file."""
+        return parse({**msgspec.to_builtins(self), **values})
+
+
+def parse(values: dict[str, Any]) -> Config:
+    try:
+        return msgspec.convert(values, Config, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"configuration: {error}; the keys are {', '.join(Config.__struct_fields__)}"
+        ) from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The keys of a TOML file, with '-' and '_' alike."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"no configuration file {path}; check the path given to --config") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of the file or nothing: a temporary file in the same folder, then a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def write_toml(path: Path, values: dict[str, Any]) -> None:
+    """A flat table. Absent values are left out, as TOML has no null."""
+    lines = [
+        f"{key} = {msgspec.json.encode(value).decode()}"
+        for key, value in values.items()
+        if value is not None
+    ]
+    write_atomically(path, ("\n".join(lines) + "\n").encode())

@@ -1,0 +1,63 @@
+"""Adam on the rows that one owner holds (Kingma & Ba, 2015), dense: every row at every step."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.optim.adam import adam
+
+_LANES = 16
+"""The fused kernel rounds the elements of a last, partial vector register in another order than
+the others. Rows padded to whole registers give the same bits alone and among all rows."""
+
+
+class Adam:
+    """θ ← θ − γ·m̂ / (√v̂ + ε), with m and v the decaying means of the gradient and its square."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        self._dim = parameter.shape[1]
+        self._padded = self._pad(parameter).contiguous()
+        self._mean = torch.zeros_like(self._padded)
+        self._square = torch.zeros_like(self._padded)
+        self._steps = torch.zeros((), dtype=torch.float32)
+
+    def _pad(self, rows: Tensor) -> Tensor:
+        return pad(rows, (0, -self._dim % _LANES))
+
+    @property
+    def parameter(self) -> Tensor:
+        return self._padded[:, : self._dim]
+
+    def step(self, gradient: Tensor, learning_rate: float) -> None:
+        adam(
+            [self._padded],
+            [self._pad(gradient)],
+            [self._mean],
+            [self._square],
+            [],
+            [self._steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next step depends on."""
+        return {
+            "parameter": self.parameter.contiguous(),
+            "mean": self._mean[:, : self._dim].contiguous(),
+            "square": self._square[:, : self._dim].contiguous(),
+            "steps": self._steps.clone(),
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        self._padded = self._pad(state["parameter"]).contiguous()
+        self._mean = self._pad(state["mean"]).contiguous()
+        self._square = self._pad(state["square"]).contiguous()
+        self._steps = state["steps"].clone()

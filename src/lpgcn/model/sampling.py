@@ -1,0 +1,212 @@
+"""What a training step is about: whose turn it is, which items are compared, which are virtual.
+
+Everything here is drawn per entity (see `lpgcn.random`), so a client that draws for itself, a
+server that draws negatives for it and a data centre that draws for all of them agree. A sample is
+known by (epoch, position in the epoch). Its user is public; its positive is the client's own
+draw; its negative is the server's, outside everything that the client *listed*, so that it says
+nothing about which listed items are real.
+
+The server must not learn item ids, so it knows items by their place in the *catalogue*: a secret
+random order of the item ids, the same for everybody but the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.errors import LpgcnError
+from lpgcn.random import Purpose, integers, permutation, uniform
+
+Int64 = npt.NDArray[np.int64]
+Popularity = npt.NDArray[np.float64]
+VirtualDraw = Literal["uniform", "popularity"]
+
+_MOST_ATTEMPTS = 1 << 20
+
+
+class SamplingError(LpgcnError):
+    """A sample that cannot be drawn: a user who listed everything has no negative."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A sorted set of item numbers for each user: `items[offsets[u]:offsets[u + 1]]`."""
+
+    offsets: Int64
+    items: Int64
+    n_items: int
+
+    @classmethod
+    def from_pairs(cls, users: Int64, items: Int64, n_users: int, n_items: int) -> Lists:
+        keys = np.sort(users * n_items + items)
+        offsets = np.searchsorted(keys, np.arange(n_users + 1) * n_items)
+        return cls(offsets, keys % n_items, n_items)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> Int64:
+        return np.diff(self.offsets)
+
+    def of(self, user: int) -> Int64:
+        return self.items[self.offsets[user] : self.offsets[user + 1]]
+
+    def rows(self) -> Int64:
+        """The user of every entry."""
+        return np.repeat(np.arange(self.n_users), self.sizes)
+
+    def keys(self) -> Int64:
+        """user · n_items + item, ascending: what `contains` looks up."""
+        return self.rows() * self.n_items + self.items
+
+    def union(self, other: Lists) -> Lists:
+        return Lists.from_pairs(
+            np.concatenate((self.rows(), other.rows())),
+            np.concatenate((self.items, other.items)),
+            self.n_users,
+            self.n_items,
+        )
+
+    def renumbered(self, numbers: Int64) -> Lists:
+        """The same sets with item i called numbers[i]."""
+        return Lists.from_pairs(self.rows(), numbers[self.items], self.n_users, self.n_items)
+
+
+def contains(keys: Int64, wanted: Int64) -> npt.NDArray[np.bool_]:
+    """Which of `wanted` are among the ascending `keys`."""
+    place = np.searchsorted(keys, wanted)
+    found = np.zeros(wanted.shape, dtype=np.bool_)
+    inside = place < len(keys)
+    found[inside] = keys[place[inside]] == wanted[inside]
+    return found
+
+
+def catalogue(seed: int, n_items: int) -> Int64:
+    """Item ids in the order of the catalogue: place p holds item catalogue[p]."""
+    return permutation(seed, Purpose.CATALOGUE_ORDER, n_items)
+
+
+def places(order: Int64) -> Int64:
+    """The inverse of a catalogue: item i is at place places[i]."""
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(len(order))
+    return inverse
+
+
+def batch_users(seed: int, epoch: int, positions: Int64, n_users: int) -> Int64:
+    """The public users of some samples of an epoch: uniform, with replacement."""
+    return integers(seed, Purpose.BATCH_USER, positions, n_users, epoch)
+
+
+def positive_ranks(seed: int, epoch: int, positions: Int64, list_sizes: Int64) -> Int64:
+    """Which of its own items, in the order of their ids, a user takes for each sample."""
+    return integers(seed, Purpose.POSITIVE, positions, list_sizes, epoch)
+
+
+def negative_places(
+    seed: int, epoch: int, positions: Int64, rows: Int64, keys: Int64, n_items: int
+) -> Int64:
+    """For each sample a place in the catalogue, uniform outside what the user listed.
+
+    `keys` are row · n_items + place of everything listed, ascending; `rows` the samples' users.
+    Draw a of a sample is its a-th attempt; the first that is not listed counts.
+    """
+    chosen = np.empty(len(positions), dtype=np.int64)
+    open_samples = np.arange(len(positions))
+    for attempt in range(_MOST_ATTEMPTS):
+        drawn = integers(
+            seed, Purpose.NEGATIVE, positions[open_samples], n_items, epoch, draw=attempt
+        )
+        chosen[open_samples] = drawn
+        open_samples = open_samples[contains(keys, rows[open_samples] * n_items + drawn)]
+        if not len(open_samples):
+            return chosen
+    raise SamplingError(
+        f"user {rows[open_samples[0]]} has no negative: it listed (almost) all {n_items} items; "
+        "leave such users out, or draw fewer virtual items"
+    )
+
+
+@dataclass(frozen=True)
+class VirtualItems:
+    """How many virtual items α a client draws, once for ever (Algorithm 2, line 10), and how."""
+
+    count: int = 0
+    ratio: float = 0.0
+    """Added to `count`: this many times |I_u|, rounded up."""
+    draw: VirtualDraw = "uniform"
+
+    def alpha(self, real: Int64, n_items: int) -> Int64:
+        """α per user. One item stays unlisted, so that there is always a negative."""
+        wanted = self.count + np.ceil(self.ratio * real).astype(np.int64)
+        return np.minimum(wanted, np.maximum(n_items - real - 1, 0))
+
+
+def virtual_items(
+    seed: int,
+    users: Int64,
+    real: Lists,
+    how: VirtualItems,
+    popularity: Popularity | None = None,
+) -> Lists:
+    """I'_u for the clients `users`, whose real items are the rows of `real`.
+
+    Draws of a user are taken in their order; those that are real or drawn before are passed over.
+    `popularity` is public: the share of each item, by item id, for draw="popularity".
+    """
+    n_items = real.n_items
+    missing = how.alpha(real.sizes, n_items)
+    taken = real.keys()
+    rows_taken: list[Int64] = []
+    items_taken: list[Int64] = []
+    cumulative = _cumulative(popularity, n_items) if how.draw == "popularity" else None
+    first = 0
+    while missing.any():
+        rows = np.flatnonzero(missing)
+        count = int(min(1 << 12, 2 * missing.max() + 8))
+        points = uniform(seed, Purpose.VIRTUAL_ITEM, users[rows], first=first, count=count)
+        first += count
+        drawn = (
+            (points * n_items).astype(np.int64)
+            if cumulative is None
+            else np.searchsorted(cumulative, points, side="right")
+        )
+        keys = rows[:, None] * n_items + drawn
+        fresh = _first_occurrences(keys) & ~contains(taken, keys.reshape(-1)).reshape(keys.shape)
+        fresh &= np.cumsum(fresh, axis=1) <= missing[rows, None]
+        missing[rows] -= fresh.sum(axis=1)
+        new = keys[fresh]
+        taken = np.sort(np.concatenate((taken, new)))
+        rows_taken.append(new // n_items)
+        items_taken.append(new % n_items)
+    empty = np.empty(0, dtype=np.int64)
+    return Lists.from_pairs(
+        np.concatenate((empty, *rows_taken)),
+        np.concatenate((empty, *items_taken)),
+        real.n_users,
+        n_items,
+    )
+
+
+def _cumulative(popularity: Popularity | None, n_items: int) -> Popularity:
+    """The distribution function over items. One extra count each keeps every item possible."""
+    if popularity is None or len(popularity) != n_items:
+        raise SamplingError(
+            f"drawing virtual items by popularity needs one public number for each of the "
+            f"{n_items} items; found {'none' if popularity is None else len(popularity)}"
+        )
+    total = np.cumsum(popularity + 1.0)
+    return np.asarray(total[:-1] / total[-1])
+
+
+def _first_occurrences(keys: Int64) -> npt.NDArray[np.bool_]:
+    """Which entries of a (rows, draws) array, distinct between rows, are the first of their key."""
+    first = np.zeros(keys.size, dtype=np.bool_)
+    first[np.unique(keys.reshape(-1), return_index=True)[1]] = True
+    return first.reshape(keys.shape)

@@ -1,0 +1,61 @@
+"""What the training loop asks of a way to run: one interface for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from lpgcn.config import Config
+from lpgcn.data import Interactions, Split
+from lpgcn.evaluation import Evaluation
+
+Part = Literal["valid", "test"]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The final embeddings e_u and e_i: all that a recommendation needs."""
+
+    users: Tensor
+    items: Tensor
+
+
+class Engine(Protocol):
+    """A model in training. Same configuration, same data: the same bits from every engine."""
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def step(self, epoch: int, step: int, learning_rate: float) -> None: ...
+
+    def take_loss(self) -> float:
+        """The mean loss of a sample since the last call, an epoch ago."""
+        ...
+
+    def measure(self, part: Part) -> Evaluation: ...
+
+    def forward(self) -> Vectors: ...
+
+    def parameters(self) -> dict[str, Tensor]: ...
+
+    def set_parameters(self, parameters: Mapping[str, Tensor]) -> None: ...
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def restore(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+def masked_items(split: Split, config: Config, part: Part) -> Interactions:
+    """The items that a ranking leaves out: the training items, on request the validation items."""
+    if part == "valid" or config.mask == "train":
+        return split.train
+    return Interactions.from_pairs(
+        np.concatenate((split.train.users, split.valid.users)),
+        np.concatenate((split.train.items, split.valid.items)),
+        split.n_users,
+        split.n_items,
+    )
