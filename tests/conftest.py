@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that others use too.
+settings.register_profile("lpgcn", deadline=None)
+settings.load_profile("lpgcn")
 
 
 @pytest.fixture(scope="session")

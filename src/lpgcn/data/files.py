@@ -39,7 +39,7 @@ def read_split(
     check_ratio(ratio)
     given = {"train": train, "valid": valid, "test": test}
     rows = {
-        part: read(Path(path), columns or Columns(), format)
+        part: read(path, columns or Columns(), format)
         for part, path in given.items()
         if path is not None
     }
@@ -71,8 +71,8 @@ def _indexed(rows: Rows, user_ids: Ids, item_ids: Ids) -> Interactions:
         again = np.setdiff1d(np.arange(keys.size), first)[0]
         user, item = divmod(int(keys[again]), len(item_ids))
         warnings.warn(
-            f"{rows.path}: {repeated} of {keys.size} lines or entries repeat a pair and were "
-            f"merged; the first is user {user_ids[user]!r} and item {item_ids[item]!r} on line "
+            f"{rows.path}: {repeated} of {keys.size} interactions are duplicates and were merged; "
+            f"the first is user {user_ids[user]!r} and item {item_ids[item]!r}, again on line "
             f"{rows.lines[again]}",
             DataWarning,
             stacklevel=3,
@@ -84,20 +84,19 @@ def _indexed(rows: Rows, user_ids: Ids, item_ids: Ids) -> Interactions:
 def _check_training_items(rows: dict[str, Rows], train: Interactions, user_ids: Ids) -> None:
     """Every user has an item to train on: without one it has no place in the graph."""
     path = rows["train"].path
-    for line, user in rows["train"].users_alone.items():
+    if rows["train"].users_alone:
+        line, user = next(iter(rows["train"].users_alone.items()))
         raise DataError(
-            f"{path}, line {line}: user {user} has no items; remove the line or list its items"
+            f"{path}, line {line}: user {user} has no training items; list some, or remove the line"
         )
-    missing = np.flatnonzero(train.user_degrees == 0)
-    if not missing.size:
-        return
-    for part in rows.values():
-        places = part.users.ids.indices_in(user_ids)[part.users.codes]
-        for row in np.flatnonzero(places == missing[0])[:1]:
+    untrained = np.flatnonzero(train.user_degrees == 0)
+    for part in rows.values() if untrained.size else ():
+        users = part.users.ids.indices_in(user_ids)[part.users.codes]
+        if (at := np.flatnonzero(np.isin(users, untrained))).size:
             raise DataError(
-                f"{part.path}, line {part.lines[row]}: user {user_ids[missing[0]]!r} has no "
-                f"training items ({missing.size} such users in all); give each of them at least "
-                f"one interaction in {path}, or remove them from the other files"
+                f"{part.path}, line {part.lines[at[0]]}: user {user_ids[users[at[0]]]!r} has no "
+                f"training items ({untrained.size} such users in all); give each at least one "
+                f"interaction in {path}, or remove them from the other files"
             )
 
 

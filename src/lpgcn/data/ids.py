@@ -62,8 +62,6 @@ class Ids:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ids) and np.array_equal(self.values, other.values)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def indices_in(self, whole: Ids) -> Int64:
         """For each of these ids its index among the ids of `whole`, which has them all."""
         values = self.values.astype(whole.values.dtype)

@@ -46,8 +46,8 @@ def _movielens(folder: Path) -> Split:
 
 _PARTS: Final = ("train.txt", "valid.txt", "test.txt")
 _LIGHTGCN: Final = (
-    "the code of LP-GCN (https://github.com/SZU-GW/LP-GCN); the same interactions, in two parts, "
-    "are in https://github.com/gusye1234/LightGCN-PyTorch/tree/master/data"
+    "https://github.com/gusye1234/LightGCN-PyTorch/tree/master/data, where the interactions are in "
+    "two parts, train.txt and test.txt; a third, valid.txt, must have been taken out of train.txt"
 )
 _DATASETS: Final = {
     dataset.name: dataset

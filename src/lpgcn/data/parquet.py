@@ -55,17 +55,25 @@ def _numbers(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
 
 def _ids(path: Path, name: str, column: Any) -> Column:
     """Ids as whole numbers, also where they are stored as 7.0, or as strings."""
-    import pyarrow
+    import pyarrow.types
 
-    kind = column.type
-    if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type):
         values = _numbers(path, name, column)
-        if (bad := np.flatnonzero(values != np.trunc(values))).size:
+        with np.errstate(invalid="ignore"):
+            whole = values.astype(np.int64)
+        if (bad := np.flatnonzero(whole != values)).size:
             raise bad_cell(path, int(bad[0]) + 1, name, values[bad[0]].item(), "a whole number")
-        return Column.of_numbers(values.astype(np.int64))
+        return Column.of_numbers(whole)
+    if not (pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)):
+        raise DataError(
+            f"{path}: column {name!r} has type {column.type}; expected whole numbers or strings"
+        )
     _check_present(path, name, column)
-    encoded = column if pyarrow.types.is_dictionary(kind) else column.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    if not all(isinstance(one, str) for one in names):
-        raise DataError(f"{path}: column {name!r} has type {kind}; expected numbers or strings")
-    return Column.of_names(encoded.indices.to_numpy(zero_copy_only=False), names)
+    encoded = column.dictionary_encode()
+    codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    for code, one in enumerate(names):
+        if not one.strip() or "\0" in one:
+            raise bad_cell(path, int(np.argmax(codes == code)) + 1, name, one, "an id")
+    return Column.of_names(codes, names)

@@ -18,9 +18,10 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,8 @@ from lpgcn.data.rows import Column, Columns, Rows, bad_cell
 Int64 = npt.NDArray[np.int64]
 
 _NOT_A_NUMBER: Final = re.compile(rb"[^0-9 \t\n]|[0-9]{19}")
-_MISSING: Final = frozenset({"", "nan"})
+
+Record = tuple[int, list[str]]
 
 
 def read(path: Path, columns: Columns, format: str | None = None) -> Rows:
@@ -120,45 +122,31 @@ def _read_movielens(path: Path, columns: Columns) -> Rows:
 
 
 def _read_recbole(path: Path, columns: Columns) -> Rows:
-    return _read_delimited(path, columns, "\t", typed_header=True)
+    """Atomic files of RecBole: tabs, no quotes, and a type after each name in the header."""
+    records = _records(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    line, header = next(records)
+    untyped = [name.partition(":")[0] for name in header]
+    return _read_records(path, columns, chain([(line, untyped)], records))
 
 
 def _read_csv(path: Path, columns: Columns) -> Rows:
-    return _read_delimited(path, columns, ",")
+    return _read_records(path, columns, _records(path, delimiter=","))
 
 
 def _read_tsv(path: Path, columns: Columns) -> Rows:
-    return _read_delimited(path, columns, "\t")
+    return _read_records(path, columns, _records(path, delimiter="\t"))
 
 
-def _read_delimited(
-    path: Path, columns: Columns, delimiter: str, *, typed_header: bool = False
-) -> Rows:
-    """A header and one interaction per line; RecBole's header has a type after each name."""
-    records = csv.reader(
-        io.StringIO(_text(path), newline=""),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if typed_header else csv.QUOTE_MINIMAL,
-    )
-    header = [name.strip() for name in next(records)]
-    if typed_header:
-        header = [name.partition(":")[0] for name in header]
-    user_at, item_at, *rating_at = columns.places(path, header)
+def _read_records(path: Path, columns: Columns, records: Iterator[Record]) -> Rows:
+    """The interactions of records, the first of which is the header."""
+    user_at, item_at, *rating_at = columns.places(path, next(records)[1])
     user_codes: dict[str, int] = {}
     item_codes: dict[str, int] = {}
     users, items, lines = array("q"), array("q"), array("q")
-    for record in records:
-        line = records.line_num
-        if not record:
-            continue
-        if len(record) != len(header):
-            raise DataError(
-                f"{path}, line {line}: found {len(record)} fields; expected {len(header)} as in "
-                f"the header ({', '.join(header)}); mend the line or the delimiter {delimiter!r}"
-            )
-        user, item = record[user_at].strip(), record[item_at].strip()
+    for line, record in records:
+        user, item = record[user_at], record[item_at]
         for name, cell in ((columns.user, user), (columns.item, item)):
-            if cell.lower() in _MISSING:
+            if not cell or cell.lower() == "nan":
                 raise bad_cell(path, line, name, cell, "an id")
         if columns.minimum_rating is not None:
             rating = _rating(path, line, columns.rating, record[rating_at[0]])
@@ -173,6 +161,30 @@ def _read_delimited(
         Column.of_names(items, list(item_codes)),
         np.array(lines, dtype=np.int64),
     )
+
+
+def _records(
+    path: Path, *, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+) -> Iterator[Record]:
+    """Each line's number and fields without blanks around them; all have as many as the first."""
+    text = io.StringIO(_text(path), newline="")
+    reader = csv.reader(text, delimiter=delimiter, quoting=quoting)
+    width = None
+    try:
+        for record in reader:
+            if not record:
+                continue
+            width = width or len(record)
+            if len(record) != width:
+                raise DataError(
+                    f"{path}, line {reader.line_num}: found {len(record)} fields; expected {width} "
+                    f"as in the header, with {delimiter!r} between them; mend the line"
+                )
+            yield reader.line_num, [cell.strip() for cell in record]
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {reader.line_num}: {error}; is a quotation mark missing?"
+        ) from error
 
 
 def _text(path: Path) -> str:
