@@ -1,0 +1,36 @@
+"""Keys, tokens, sealed messages and masks: the only importer of `cryptography`.
+
+It knows no protocol: a message's place is a `Context` of numbers. Opening raises a typed error and
+never returns a bool; keys appear in no repr and no error.
+"""
+
+from lpgcn.crypto.channel import CHANNEL_OVERHEAD, Channel
+from lpgcn.crypto.context import BROADCAST, Context
+from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
+from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
+from lpgcn.crypto.masks import Masks
+from lpgcn.crypto.tokens import TOKEN_BYTES, tokens
+from lpgcn.crypto.vectors import TAG_BYTES, VectorChannel, VectorChannels
+
+__all__ = [
+    "BROADCAST",
+    "CHANNEL_OVERHEAD",
+    "KEY_BYTES",
+    "SEAL_OVERHEAD",
+    "TAG_BYTES",
+    "TOKEN_BYTES",
+    "AuthenticationError",
+    "Channel",
+    "Context",
+    "CryptoError",
+    "FormatError",
+    "Label",
+    "Masks",
+    "NonceReuseError",
+    "PrivateKey",
+    "SecretKey",
+    "VectorChannel",
+    "VectorChannels",
+    "seal",
+    "tokens",
+]
