@@ -131,11 +131,11 @@ def test_duplicates_are_counted_and_merged(
     [
         (
             ("0 1 2\n1 2\n", "0 3 1\n1 2\n", "0 4\n"),
-            r"valid\.txt: 2 pairs are in train and valid both; the first is user 0 and item 1 "
+            r"valid\.txt: pairs in both train and valid: 2; the first is user 0 and item 1 "
             r"\(line 1 of .*train\.txt and line 1 of .*valid\.txt\); remove them",
         ),
-        (("0 1\n1 2\n", "0 3\n", "0 4\n1 2\n"), r"test\.txt: 1 pairs are in train and test both"),
-        (("0 1\n1 2\n", "0 3\n", "0 4\n0 3\n"), "1 pairs are in valid and test both"),
+        (("0 1\n1 2\n", "0 3\n", "0 4\n1 2\n"), r"test\.txt: pairs in both train and test: 1;"),
+        (("0 1\n1 2\n", "0 3\n", "0 4\n0 3\n"), "pairs in both valid and test: 1;"),
         (
             ("0 1\n1 2\n", "0 3\n5 3\n", "6 4\n0 4\n"),
             r"valid\.txt, line 2: user 5 has no training items \(2 such users in all\); "

@@ -152,7 +152,11 @@ def test_only_ratings_from_the_minimum_on_count(
         ("u.data", "1\t2\t3\t4\n1\t2\t3\n", "line 2: found 3 numbers; expected `user item rating"),
         ("u.data", "1\t2\tgood\t4\n", "line 1: found 'good'"),
         ("a.csv", "user,item_id\n1,2\n", r"unknown column 'user_id' \(did you mean 'user'\?\)"),
-        ("a.csv", "x,y\n1,2\n", "unknown column 'user_id'; the columns are x, y; say which"),
+        (
+            "a.csv",
+            "\nx,y\n1,2\n",
+            r"a\.csv, line 2: unknown column 'user_id'; the columns are x, y; say which",
+        ),
         ("a.csv", "user_id,item_id,user_id\n1,2,3\n", "two columns 'user_id'"),
         ("a.inter", "user_id:token\titem:token\n1\t2\n", "unknown column 'item_id'"),
         ("a.csv", "user_id,item_id\n1,2\n,3\n", r"line 3: column 'user_id' has ''; expected an id"),

@@ -68,7 +68,7 @@ def _indexed(rows: Rows, user_ids: Ids, item_ids: Ids) -> Interactions:
     keys = _keys(rows, user_ids, item_ids)
     distinct, first = np.unique(keys, return_index=True)
     if repeated := keys.size - distinct.size:
-        again = np.setdiff1d(np.arange(keys.size), first)[0]
+        again = np.delete(np.arange(keys.size), first)[0]
         user, item = divmod(int(keys[again]), len(item_ids))
         warnings.warn(
             f"{rows.path}: {repeated} of {keys.size} interactions are duplicates and were merged; "
@@ -115,7 +115,6 @@ def _check_disjoint(
             for part in (rows[one], rows[other])
         )
         raise DataError(
-            f"{rows[other].path}: {shared.size} pairs are in {one} and {other} both; the first is "
-            f"user {user_ids[user]!r} and item {item_ids[item]!r} ({places}); "
-            f"remove them from one of the two"
+            f"{rows[other].path}: pairs in both {one} and {other}: {shared.size}; the first is "
+            f"user {user_ids[user]!r} and item {item_ids[item]!r} ({places}); remove them from one"
         )

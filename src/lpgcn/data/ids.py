@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +17,7 @@ Int64 = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 """Whole numbers (int64) or strings."""
 
-_LARGEST_DIGITS: Final = 18
-"""Whole numbers of so many digits always fit 64 bits."""
+_DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
 _CANDIDATES: Final = 10_000
 
 
@@ -34,10 +34,10 @@ class Ids:
     @classmethod
     def of(cls, ids: Iterable[int | str]) -> Ids:
         """The distinct ids among these; strings that all spell whole numbers become numbers."""
-        distinct = set(ids)
-        if all(isinstance(one, int) or _spells_number(one) for one in distinct):
-            return cls(np.unique(np.array([int(one) for one in distinct], dtype=np.int64)))
-        return cls(np.unique(np.array([str(one) for one in distinct], dtype=np.str_)))
+        texts = {str(one) for one in ids}
+        if all(map(_spells_number, texts)):
+            return cls(np.array(sorted(map(int, texts)), dtype=np.int64))
+        return cls(np.array(sorted(texts), dtype=np.str_))
 
     @classmethod
     def union(cls, *parts: Ids) -> Ids:
@@ -102,8 +102,7 @@ class Ids:
 
 
 def _spells_number(text: str) -> bool:
-    """Whether a string is the usual spelling of a whole number: 7, -7, but not 007, +7 or 7.0."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _LARGEST_DIGITS):
+    """Whether this is the usual spelling of a 64-bit whole number: 7, -7, but not 007 or 7.0."""
+    if not _DIGITS.fullmatch(text):
         return False
-    return digits == text == "0" or not digits.startswith("0")
+    return -(2**63) <= int(text) < 2**63 and str(int(text)) == text

@@ -24,8 +24,9 @@ def read_parquet(path: Path, columns: Columns) -> Rows:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             header: list[str] = file.schema_arrow.names
-            names = [header[place] for place in columns.places(path, header)]
-            user, item, *rest = (file.read(names)[name].combine_chunks() for name in names)
+            names = [header[place] for place in columns.places(str(path), header)]
+            table = file.read(names)
+            user, item, *rest = (table[name].combine_chunks() for name in names)
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as Parquet ({error}); check the file") from error
     lines = np.arange(1, len(user) + 1)

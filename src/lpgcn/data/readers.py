@@ -49,10 +49,9 @@ def read(path: Path, columns: Columns, format: str | None = None) -> Rows:
         )
     rows = _READERS[format](path, columns)
     if not rows.lines.size:
-        reason = (
-            "" if columns.minimum_rating is None else f" rated {columns.minimum_rating} or more"
-        )
-        raise DataError(f"{path}: the file has no interactions{reason}; is it the right file?")
+        least = columns.minimum_rating
+        rated = "" if least is None else f" rated {least} or more"
+        raise DataError(f"{path}: the file has no interactions{rated}; is it the right file?")
     return rows
 
 
@@ -139,7 +138,8 @@ def _read_tsv(path: Path, columns: Columns) -> Rows:
 
 def _read_records(path: Path, columns: Columns, records: Iterator[Record]) -> Rows:
     """The interactions of records, the first of which is the header."""
-    user_at, item_at, *rating_at = columns.places(path, next(records)[1])
+    line, header = next(records)
+    user_at, item_at, *rating_at = columns.places(f"{path}, line {line}", header)
     user_codes: dict[str, int] = {}
     item_codes: dict[str, int] = {}
     users, items, lines = array("q"), array("q"), array("q")

@@ -25,19 +25,19 @@ class Columns:
     rating: str = "rating"
     minimum_rating: float | None = None
 
-    def places(self, path: Path, header: Sequence[str]) -> list[int]:
+    def places(self, where: str, header: Sequence[str]) -> list[int]:
         """Where a header has the user, the item and, if it is used, the rating."""
         names = [self.user, self.item]
         if self.minimum_rating is not None:
             names.append(self.rating)
         for name in names:
             if header.count(name) > 1:
-                raise DataError(f"{path}: there are two columns {name!r}; rename one of them")
+                raise DataError(f"{where}: there are two columns {name!r}; rename one of them")
             if name not in header:
                 near = difflib.get_close_matches(name, header, n=1)
                 meant = f" (did you mean {near[0]!r}?)" if near else ""
                 raise DataError(
-                    f"{path}: unknown column {name!r}{meant}; the columns are "
+                    f"{where}: unknown column {name!r}{meant}; the columns are "
                     f"{', '.join(header)}; say which hold the user, the item and the rating"
                 )
         return [header.index(name) for name in names]
