@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from lpgcn import fixed_point
 from lpgcn.evaluation.errors import EvaluationError
 from lpgcn.evaluation.ranking import Int64, top_items
 
@@ -22,7 +23,6 @@ Float64 = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
 
 METRICS: Final = ("recall", "ndcg", "precision", "hitrate", "mrr")
-FIXED_POINT_ONE: Final = 1 << 32
 
 
 class UserItems(Protocol):
@@ -107,7 +107,7 @@ def to_fixed_point(values: Float64) -> UInt64:
     """Values from 0 to 1 as multiples of 2^-32: a sum of fewer than 2^32 of them does not wrap."""
     if not np.all((values >= 0) & (values <= 1)):
         raise EvaluationError("found a metric value outside 0 to 1: it cannot be added exactly")
-    return np.rint(values * FIXED_POINT_ONE).astype(np.uint64)
+    return fixed_point.encode(values)
 
 
 def mean_from_fixed_point(total: int, count: int) -> float:
@@ -117,7 +117,7 @@ def mean_from_fixed_point(total: int, count: int) -> float:
             "found no user with held-out items, expected at least one: "
             "give the part of the data that is measured some interactions"
         )
-    return total / (FIXED_POINT_ONE * count)
+    return total / (fixed_point.ONE * count)
 
 
 def _hits(top: Int64, heldout_offsets: Int64, heldout_items: Int64) -> npt.NDArray[np.bool_]:
