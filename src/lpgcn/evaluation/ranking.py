@@ -124,8 +124,8 @@ def _rank(
     )
     top = candidates.masked_fill_(masked, -1).gather(1, order)[:, :k]
     top_scores = top_scores[:, :k]
-    # An item outside the candidates scores at most `worst` by product; if all items are inside,
-    # then `worst` belongs to a masked one.
+    # An unmasked item outside the candidates scores at most `worst` by product; there is none if
+    # a masked one came in.
     worst = proposed.amin(1)
     threshold = top_scores[:, -1] - tolerance
     for row in (~worst.isneginf() & (worst >= threshold)).nonzero()[:, 0].tolist():
