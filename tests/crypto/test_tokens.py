@@ -1,8 +1,8 @@
-"""Tokens against an HMAC written from RFC 2104."""
+"""Tokens against the library's HMAC."""
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 
 import numpy as np
 import pytest
@@ -12,22 +12,16 @@ from hypothesis import strategies as st
 from lpgcn.crypto import FormatError, SecretKey, tokens
 
 
-def reference_hmac(key: bytes, message: bytes) -> bytes:
-    padded = key.ljust(64, b"\0")
-    inner = hashlib.sha256(bytes(x ^ 0x36 for x in padded) + message).digest()
-    return hashlib.sha256(bytes(x ^ 0x5C for x in padded) + inner).digest()
-
-
-def test_the_reference_gives_the_vector_of_rfc_4231_case_2() -> None:
+def test_the_librarys_hmac_gives_the_vector_of_rfc_4231_case_2() -> None:
     expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-    assert reference_hmac(b"Jefe", b"what do ya want for nothing?").hex() == expected
+    assert hmac.digest(b"Jefe", b"what do ya want for nothing?", "sha256").hex() == expected
 
 
 @given(st.binary(min_size=32, max_size=32), st.lists(st.integers(0, 2**62), max_size=20))
 def test_a_token_is_the_cut_hmac_of_the_item(key: bytes, items: list[int]) -> None:
     found = tokens(SecretKey(key), np.array(items, dtype=np.int64))
     assert found.shape == (len(items), 16) and found.dtype == np.uint8
-    expected = [reference_hmac(key, item.to_bytes(8, "big"))[:16] for item in items]
+    expected = [hmac.digest(key, item.to_bytes(8, "big"), "sha256")[:16] for item in items]
     assert [row.tobytes() for row in found] == expected
 
 

@@ -13,7 +13,7 @@ BROADCAST: Final = 0xFFFFFFFF
 """The receiver of a message that the server fans out."""
 
 STEP_BITS: Final = 40
-_ENCODING: Final = struct.Struct(">B16sQBBII")
+_ENCODING: Final = struct.Struct(">BBBB16sQII")
 CONTEXT_BYTES: Final = _ENCODING.size
 
 
@@ -49,16 +49,16 @@ class Context:
         return self.phase << 8 | self.layer
 
     def encode(self) -> bytes:
-        """35 bytes, big-endian: version, run, step, phase, layer, sender, receiver."""
-        return self._encode(self.sender)
-
-    def encode_without_sender(self) -> bytes:
-        """The same with zero in the sender's place, for rows that each name their own sender."""
-        return self._encode(0)
-
-    def _encode(self, sender: int) -> bytes:
+        """36 bytes, big-endian: version, phase, layer, zero, run, step, sender, receiver."""
         return _ENCODING.pack(
-            self.version, self.run, self.step, self.phase, self.layer, sender, self.receiver
+            self.version,
+            self.phase,
+            self.layer,
+            0,
+            self.run,
+            self.step,
+            self.sender,
+            self.receiver,
         )
 
     def __str__(self) -> str:

@@ -23,6 +23,9 @@ UInt32 = npt.NDArray[np.uint32]
 UInt64 = npt.NDArray[np.uint64]
 
 BLOCK_BYTES: Final = 16
+WORD16: Final = np.dtype("<u2")
+WORD32: Final = np.dtype("<u4")
+WORD64: Final = np.dtype("<u8")
 
 
 class Domain(IntEnum):
@@ -44,9 +47,9 @@ def counter_blocks(domain: Domain, step: int, slot: int, indices: UInt32, blocks
     A block is two little-endian words, (domain: 8 bits, step: 40, slot: 16) and (index: 32, b: 32):
     different arguments, different blocks.
     """
-    counters = np.empty((indices.size, blocks, 2), dtype="<u8")
+    counters = np.empty((indices.size, blocks, 2), dtype=WORD64)
     counters[:, :, 0] = domain << 56 | step << 16 | slot
-    halves = counters.view("<u4")
+    halves = counters.view(WORD32)
     halves[:, :, 2] = np.arange(blocks, dtype=np.uint32)
     halves[:, :, 3] = indices[:, None]
     return counters

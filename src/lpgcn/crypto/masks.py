@@ -15,7 +15,7 @@ import numpy as np
 from lpgcn.crypto.context import Context, NonceGuard
 from lpgcn.crypto.errors import FormatError
 from lpgcn.crypto.keys import SecretKey
-from lpgcn.crypto.keystream import Domain, UInt64, block_cipher, counter_blocks
+from lpgcn.crypto.keystream import WORD64, Domain, UInt64, block_cipher, counter_blocks
 
 Sign = Literal[1, -1]
 
@@ -42,7 +42,7 @@ class Masks:
         counters = blocks.tobytes()
         total = np.zeros(count, dtype=np.uint64)
         for cipher, sign in self._streams:
-            stream = np.frombuffer(cipher.update(counters), dtype="<u8")[:count]
+            stream = np.frombuffer(cipher.update(counters), dtype=WORD64)[:count]
             if sign == 1:
                 total += stream
             else:

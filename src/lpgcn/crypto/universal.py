@@ -21,9 +21,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.crypto.keystream import UInt8, UInt32
+from lpgcn.crypto.keystream import WORD32, UInt8, UInt32
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 HASHES: Final = 4
 _KEY_MASK: Final = np.uint32(2**28 - 1)
@@ -34,29 +35,36 @@ MAX_WORDS: Final = 1 << 15
 
 def hash_key(stream: UInt8) -> Float64:
     """28 bits of every four stream bytes, as the numbers a_i; the last axis is the key's."""
-    return (stream.view("<u4") & _KEY_MASK).astype(np.float64)
+    return (stream.view(WORD32) & _KEY_MASK).astype(np.float64)
 
 
-def multilinear(words: Float64, key: Float64) -> UInt32:
-    """The four hashes of every row of `words` (n, w) under one key (w + 3,) or a row of them each.
+def multilinear(words: Float64, key: Float64) -> Int64:
+    """The sums Σ_i a_(i+t) · m_i of every row of `words` (n, w), before any modulus: shape (n, 4).
 
-    The sum s < 64 · 2^53 is folded once, s ↦ (s mod 2^31) + ⌊s / 2^31⌋ < 2^32, which is s mod P up
-    to one multiple of P: a difference mod 2^32 leaves two candidates for the one mod P, so the
-    bound is 2^-27 for one hash and 2^-108 for four.
+    One key (w + 3,) serves all rows, or each row has its own in (n, w + 3).
     """
-    total = np.zeros((words.shape[0], HASHES), dtype=np.int64)
-    for first in range(0, words.shape[1], _EXACT_TERMS):
-        part = words[:, first : first + _EXACT_TERMS]
-        windows = _windows(key, first, part.shape[1])
-        if key.ndim == 1:
-            total += (part @ windows.copy().T).astype(np.int64)
-        else:
-            total += np.vecdot(part[:, None, :], windows).astype(np.int64)
-    return ((total & _PRIME) + (total >> 31)).astype(np.uint32)
+    total = _exact(words[:, :_EXACT_TERMS], key, 0)
+    for first in range(_EXACT_TERMS, words.shape[1], _EXACT_TERMS):
+        total += _exact(words[:, first : first + _EXACT_TERMS], key, first)
+    return total
 
 
-def _windows(key: Float64, first: int, width: int) -> Float64:
-    """View of the key's words [first + t, first + t + width) for t = 0 … 3: shape (…, 4, width)."""
-    shape = (*key.shape[:-1], HASHES, width)
+def fold(sums: Int64) -> UInt32:
+    """A sum s < 64 · 2^53 mod P, up to one multiple of P: (s mod 2^31) + ⌊s / 2^31⌋ < 2^32.
+
+    There is no division, whose time would depend on s. Two candidates for a difference mod P are
+    left by one mod 2^32, so the bound is 2^-27 for one hash and 2^-108 for four.
+    """
+    return ((sums & _PRIME) + (sums >> 31)).astype(np.uint32)
+
+
+def _exact(words: Float64, key: Float64, first: int) -> Int64:
+    """Σ_i a_(first+i+t) · m_i of a few words, for t = 0 … 3: shape (n, 4)."""
+    shape = (*key.shape[:-1], HASHES, words.shape[1])
     strides = (*key.strides, key.itemsize)
-    return np.ndarray(shape, np.float64, key, first * key.itemsize, strides)
+    windows: Float64 = np.ndarray(shape, np.float64, key, first * key.itemsize, strides)
+    one_key = key.ndim == 1
+    sums: Float64 = (
+        words.dot(windows.copy().T) if one_key else np.vecdot(words[:, None, :], windows)
+    )
+    return sums.astype(np.int64)

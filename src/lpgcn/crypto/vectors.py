@@ -5,10 +5,10 @@ time of a step, so a vector is sealed by a construction of GCM's shape whose par
 vectors at once: counter-mode AES-256, then a universal hash of the ciphertext, then a one-time pad
 on the hash (Wegman and Carter 1981; encrypt, then authenticate).
 
-    pads        t ‖ s = AES-256(key, counter blocks of (step, phase, layer, index)), 16 ‖ n bytes
+    pads        s ‖ t = AES-256(key, counter blocks of (step, phase, layer, index)), n ‖ 16 bytes
     ciphertext  c = payload ⊕ s
-    tag         h(header ‖ sender ‖ index ‖ c) + t     four words mod 2^32, h of `universal`
-    header      the encoded context (version, run, step, phase, layer, receiver), the length of c
+    tag         h(header ‖ c) + t    four words mod 2^32, h of `universal`
+    header      the encoded context (version, run, step, phase, layer, sender, receiver) and n
 
 The hash key comes from AES under the same key in a domain of its own and is fixed for the key, as
 H is in GCM.
@@ -27,7 +27,7 @@ The version of the format is part of the hashed context: a vector of another ver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,8 @@ from lpgcn.crypto.errors import AuthenticationError, FormatError, NonceReuseErro
 from lpgcn.crypto.keys import SecretKey
 from lpgcn.crypto.keystream import (
     BLOCK_BYTES,
+    WORD16,
+    WORD32,
     Domain,
     UInt8,
     UInt32,
@@ -46,14 +48,17 @@ from lpgcn.crypto.keystream import (
     block_cipher,
     counter_blocks,
 )
-from lpgcn.crypto.universal import HASHES, MAX_WORDS, Float64, hash_key, multilinear
+from lpgcn.crypto.universal import HASHES, MAX_WORDS, Float64, fold, hash_key, multilinear
 
 TAG_BYTES: Final = 4 * HASHES
-_HEADER_BYTES: Final = CONTEXT_BYTES + 1 + 4
-_PREFIX_WORDS: Final = _HEADER_BYTES // 2 + 4
-_ROWS_AT_ONCE: Final = 256
-"""Rows hashed together: they fit the cache, and BLAS starts no threads for a product so small."""
-MAX_PAYLOAD_BYTES: Final = 2 * (MAX_WORDS - _PREFIX_WORDS) // 4 * 4
+_BIG16: Final = np.dtype(">u2")
+_HEADER_WORDS: Final = (CONTEXT_BYTES + 4) // 2
+_SENDER: Final = slice(14, 16)
+"""The sender's words in the header, where each row may have its own."""
+_ZERO: Final = np.zeros(1, dtype=np.uint32)
+_SCRATCH_BYTES: Final = 120_000
+"""Hashed together: fits the cache, needs no threads of BLAS nor fresh memory of the system."""
+MAX_PAYLOAD_BYTES: Final = 2 * (MAX_WORDS - _HEADER_WORDS) // 4 * 4
 
 
 class VectorChannel:
@@ -74,16 +79,15 @@ class VectorChannel:
 
         All vectors of a (step, phase, layer) are sealed in one call; a second one is refused.
         """
-        places = _numbers(indices, payload.shape[0], "indices")
-        if places.size > 1 and np.unique(places).size != places.size:
-            raise NonceReuseError(f"an index appears twice among {places.size} for {context}")
         plain = _words(payload, 0)
+        places = _numbers(indices, len(plain), "indices")
+        if len(set(places.tolist())) != places.size:
+            raise NonceReuseError(f"an index appears twice among {places.size} for {context}")
         self._guard.claim(context)
-        stream = self._stream(context, places, payload.shape[1])
-        sealed = np.empty((plain.shape[0], plain.shape[1] + HASHES), dtype="<u4")
-        np.bitwise_xor(plain, stream[:, HASHES:], out=sealed[:, :-HASHES])
-        key = self._key_for(payload.shape[1])
-        sealed[:, -HASHES:] = _tags(context, context.sender, places, sealed, stream, key)
+        stream, key = self._pads(context, places, payload.shape[1])
+        sealed = stream.copy()
+        sealed[:, :-HASHES] ^= plain
+        sealed[:, -HASHES:] += _hashes(context, None, sealed, lambda rows: key)
         return sealed.view(np.uint8)
 
     def open(
@@ -97,27 +101,19 @@ class VectorChannel:
 
         `senders` has one sender for each row; without it all are from the context's.
         """
-        places = _numbers(indices, sealed.shape[0], "indices")
-        origins = (
-            context.sender if senders is None else _numbers(senders, sealed.shape[0], "senders")
-        )
         words = _words(sealed, TAG_BYTES)
-        payload_bytes = sealed.shape[1] - TAG_BYTES
-        stream = self._stream(context, places, payload_bytes)
-        key = self._key_for(payload_bytes)
-        return _open(context, origins, places, words, stream, key)
+        places = _numbers(indices, len(words), "indices")
+        origins = None if senders is None else _numbers(senders, len(words), "senders")
+        stream, key = self._pads(context, places, sealed.shape[1] - TAG_BYTES)
+        return _open(context, origins, words, stream, lambda rows: key)
 
-    def _stream(self, context: Context, places: UInt32, payload_bytes: int) -> UInt32:
-        count = _pad_blocks(payload_bytes)
-        blocks = counter_blocks(Domain.PAD, context.step, context.slot, places, count)
-        stream = np.frombuffer(self._cipher.update(blocks.tobytes()), dtype="<u4")
-        return stream.reshape(places.size, 4 * count)[:, : HASHES + payload_bytes // 4]
-
-    def _key_for(self, payload_bytes: int) -> Float64:
+    def _pads(self, context: Context, places: UInt32, payload_bytes: int) -> tuple[UInt32, Float64]:
         if self._hash_key.size < _key_words(payload_bytes):
-            stream = self._cipher.update(_hash_key_blocks(payload_bytes).tobytes())
-            self._hash_key = hash_key(np.frombuffer(stream, dtype=np.uint8))
-        return self._hash_key
+            self._hash_key = hash_key(_encrypt([self._cipher], _key_blocks(payload_bytes)))[0]
+        blocks = _pad_blocks(context.step, context.slot, places, payload_bytes)
+        stream = np.frombuffer(self._cipher.update(blocks.tobytes()), dtype=WORD32)
+        words = stream.reshape(places.size, blocks.shape[1] * 4)
+        return words[:, : payload_bytes // 4 + HASHES], self._hash_key
 
 
 class VectorChannels:
@@ -126,20 +122,21 @@ class VectorChannels:
     The vector of sender u is what `VectorChannel(K_u)` seals at index 0. Making a stream costs one
     AES call for each key, so the streams of all `slots`, the (phase, layer) pairs of a step, are
     made together when the first of them is opened, and kept until another step. A slot that is not
-    among them is served by a call of its own; with no slots nothing is kept.
+    among them is served by calls of its own, and nothing is kept.
 
-    State: about 1 KB per key; within a step, slots · (16 + payload) bytes more per key, and the
-    hash key (4 bytes per payload byte, and 200).
+    State: the cipher, about 1 KB per key. With slots also slots · (payload + 16) bytes for the
+    streams and the hash key, 4 bytes per payload byte and 200.
     """
 
-    __slots__ = ("_ciphers", "_kept", "_kept_key", "_kept_of", "_slots")
+    __slots__ = ("_ciphers", "_hash_keys", "_kept_of", "_room", "_slots", "_streams")
 
     def __init__(self, keys: Sequence[SecretKey], slots: Sequence[tuple[int, int]] = ()) -> None:
         self._ciphers = [block_cipher(key) for key in keys]
         self._slots = {phase << 8 | layer: place for place, (phase, layer) in enumerate(slots)}
         self._kept_of = (-1, -1)
-        self._kept: UInt32 = np.empty((0, 0, 0), dtype="<u4")
-        self._kept_key: Float64 = np.empty((0, 0))
+        self._room = memoryview(b"")
+        self._streams: UInt32 = np.empty((0, 0, 0), dtype=WORD32)
+        self._hash_keys: Float64 = np.empty((0, 0))
 
     def open(
         self,
@@ -152,64 +149,59 @@ class VectorChannels:
 
         Row r is by `senders[r]` under the key at position `keys[r]`; without `keys`, under key r.
         """
-        rows = len(self._ciphers) if keys is None else keys.size
-        if sealed.shape[0] != rows:
-            raise FormatError(f"{sealed.shape[0]} sealed vectors for {rows} keys")
-        origins = _numbers(senders, rows, "senders")
         words = _words(sealed, TAG_BYTES)
-        stream, key = self._streams(context, sealed.shape[1] - TAG_BYTES, keys)
-        return _open(context, origins, 0, words, stream, key)
-
-    def forget(self) -> None:
-        """Drops the streams that are kept for the present step."""
-        self._kept_of = (-1, -1)
-        self._kept = self._kept[:0]
-        self._kept_key = self._kept_key[:0]
-
-    def _streams(
-        self, context: Context, payload_bytes: int, keys: npt.NDArray[np.int64] | None
-    ) -> tuple[UInt32, Float64]:
+        expected = len(self._ciphers) if keys is None else keys.size
+        if len(words) != expected:
+            raise FormatError(f"{len(words)} sealed vectors for {expected} keys")
+        origins = _numbers(senders, expected, "senders")
+        payload_bytes, width = sealed.shape[1] - TAG_BYTES, words.shape[1]
         place = self._slots.get(context.slot)
-        if place is None:
-            chosen = self._ciphers if keys is None else [self._ciphers[i] for i in keys.tolist()]
-            streams, hash_keys = _make(chosen, context.step, (context.slot,), payload_bytes)
-            return streams[:, 0], hash_keys
-        if self._kept_of != (context.step, payload_bytes):
-            self.forget()
-            made = _make(self._ciphers, context.step, tuple(self._slots), payload_bytes)
-            self._kept, self._kept_key = made
-            self._kept_of = (context.step, payload_bytes)
-        stream = self._kept[:, place]
-        if keys is None:
-            return stream, self._kept_key
-        return stream[keys], self._kept_key[keys]
+        if place is not None:
+            self._keep(context.step, payload_bytes)
+            which = slice(None) if keys is None else keys
+            stream, kept = self._streams[which, place, :width], self._hash_keys[which]
+            return _open(context, origins, words, stream, kept.__getitem__)
+        ciphers = self._ciphers if keys is None else [self._ciphers[i] for i in keys.tolist()]
+        pad_blocks = _pad_blocks(context.step, context.slot, _ZERO, payload_bytes)
+        key_blocks = _key_blocks(payload_bytes)
+        stream = _encrypt(ciphers, pad_blocks).view(WORD32)[:, :width]
+        return _open(
+            context,
+            origins,
+            words,
+            stream,
+            lambda rows: hash_key(_encrypt(ciphers[rows], key_blocks)),
+        )
 
-
-def _make(
-    ciphers: Sequence[CipherContext], step: int, slots: tuple[int, ...], payload_bytes: int
-) -> tuple[UInt32, Float64]:
-    """Streams (ciphers, slots, words) and hash keys (ciphers, words) by one AES call per cipher."""
-    index = np.zeros(1, dtype=np.uint32)
-    count = _pad_blocks(payload_bytes)
-    pads = [counter_blocks(Domain.PAD, step, slot, index, count)[0] for slot in slots]
-    blocks = np.concatenate([*pads, _hash_key_blocks(payload_bytes)[0]]).tobytes()
-    made = np.frombuffer(b"".join([cipher.update(blocks) for cipher in ciphers]), dtype=np.uint8)
-    made = made.reshape(len(ciphers), len(blocks))
-    split = len(slots) * count * BLOCK_BYTES
-    streams = made[:, :split].view("<u4").reshape(len(ciphers), len(slots), 4 * count)
-    return streams[:, :, : HASHES + payload_bytes // 4], hash_key(made[:, split:])
+    def _keep(self, step: int, payload_bytes: int) -> None:
+        """Makes the streams of all slots, in the place of the last step's."""
+        if self._kept_of == (step, payload_bytes):
+            return
+        slots = [_pad_blocks(step, slot, _ZERO, payload_bytes) for slot in self._slots]
+        blocks = np.concatenate(slots).tobytes()
+        if self._kept_of[1] != payload_bytes:
+            size = len(self._ciphers) * len(blocks)
+            shape = (len(self._ciphers), len(slots), len(blocks) // len(slots) // 4)
+            self._room = memoryview(bytearray(size + BLOCK_BYTES))
+            self._streams = np.frombuffer(self._room, WORD32, size // 4).reshape(shape)
+            self._hash_keys = hash_key(_encrypt(self._ciphers, _key_blocks(payload_bytes)))
+        for row, cipher in enumerate(self._ciphers):
+            # The library wants room for one block more than it writes.
+            first = row * len(blocks)
+            cipher.update_into(blocks, self._room[first : first + len(blocks) + BLOCK_BYTES])
+        self._kept_of = (step, payload_bytes)
 
 
 def _open(
     context: Context,
-    senders: UInt32 | int,
-    indices: UInt32 | int,
+    senders: UInt32 | None,
     sealed: UInt32,
     stream: UInt32,
-    key: Float64,
+    keys: Callable[[slice], Float64],
 ) -> UInt8:
-    expected = _tags(context, senders, indices, sealed, stream, key)
-    wrong = expected != sealed[:, -HASHES:]
+    """Verifies all rows, then decrypts them."""
+    tags = _hashes(context, senders, sealed, keys) + stream[:, -HASHES:]
+    wrong = tags != sealed[:, -HASHES:]
     if wrong.any():
         rows = np.flatnonzero(wrong.any(axis=1)).tolist()
         raise AuthenticationError(
@@ -218,47 +210,53 @@ def _open(
             "key or in another context, or changed on their way; none was decrypted",
             rows,
         )
-    return (sealed[:, :-HASHES] ^ stream[:, HASHES:]).view(np.uint8)
+    return (sealed ^ stream).view(np.uint8)[:, :-TAG_BYTES]
 
 
-def _tags(
+def _hashes(
     context: Context,
-    senders: UInt32 | int,
-    indices: UInt32 | int,
+    senders: UInt32 | None,
     sealed: UInt32,
-    stream: UInt32,
-    key: Float64,
+    keys: Callable[[slice], Float64],
 ) -> UInt32:
-    """h(header ‖ sender ‖ index ‖ ciphertext) + t for the rows of `sealed`, whose last words, the
-    place of the tag, are not looked at.
-    """
+    """h(header ‖ c) for the rows of `sealed`; the words in the tag's place are not looked at."""
     length = 4 * (sealed.shape[1] - HASHES)
-    header = context.encode_without_sender() + b"\0" + length.to_bytes(4, "big")
-    rows = np.empty((sealed.shape[0], 2), dtype="<u4")
-    rows[:, 0] = senders
-    rows[:, 1] = indices
-    tags = stream[:, :HASHES].copy()
-    for first in range(0, sealed.shape[0], _ROWS_AT_ONCE):
-        part = slice(first, first + _ROWS_AT_ONCE)
-        words = np.empty((tags[part].shape[0], _PREFIX_WORDS + length // 2))
-        words[:, : _PREFIX_WORDS - 4] = np.frombuffer(header, dtype="<u2")
-        words[:, _PREFIX_WORDS - 4 : _PREFIX_WORDS] = rows[part].view("<u2")
-        words[:, _PREFIX_WORDS:] = sealed[part].view("<u2")[:, : length // 2]
-        tags[part] += multilinear(words, key if key.ndim == 1 else key[part])
-    return tags
+    width = _HEADER_WORDS + length // 2
+    at_once = min(len(sealed), max(1, _SCRATCH_BYTES // (8 * width)))
+    words = np.empty((at_once, width))
+    header = context.encode() + length.to_bytes(4, "big")
+    words[:, :_HEADER_WORDS] = np.frombuffer(header, dtype=_BIG16)
+    sums = np.empty((len(sealed), HASHES), dtype=np.int64)
+    for first in range(0, len(sealed), max(1, at_once)):
+        rows = slice(first, first + at_once)
+        part = sealed[rows]
+        filled = words[: len(part)]
+        if senders is not None:
+            filled[:, _SENDER] = senders[rows].astype(">u4")[:, None].view(_BIG16)
+        filled[:, _HEADER_WORDS:] = part.view(WORD16)[:, : length // 2]
+        sums[rows] = multilinear(filled, keys(rows))
+    return fold(sums)
 
 
-def _pad_blocks(payload_bytes: int) -> int:
-    return 1 + -(-payload_bytes // BLOCK_BYTES)
+def _encrypt(ciphers: Sequence[CipherContext], blocks: UInt64) -> UInt8:
+    """The same blocks under every cipher: shape (ciphers, bytes)."""
+    data = blocks.tobytes()
+    stream = b"".join([cipher.update(data) for cipher in ciphers])
+    return np.frombuffer(stream, dtype=np.uint8).reshape(len(ciphers), len(data))
+
+
+def _pad_blocks(step: int, slot: int, places: UInt32, payload_bytes: int) -> UInt64:
+    count = -(-(payload_bytes + TAG_BYTES) // BLOCK_BYTES)
+    return counter_blocks(Domain.PAD, step, slot, places, count)
 
 
 def _key_words(payload_bytes: int) -> int:
-    return _PREFIX_WORDS + payload_bytes // 2 + HASHES - 1
+    return _HEADER_WORDS + payload_bytes // 2 + HASHES - 1
 
 
-def _hash_key_blocks(payload_bytes: int) -> UInt64:
+def _key_blocks(payload_bytes: int) -> UInt64:
     count = -(-4 * _key_words(payload_bytes) // BLOCK_BYTES)
-    return counter_blocks(Domain.HASH_KEY, 0, 0, np.zeros(1, dtype=np.uint32), count)
+    return counter_blocks(Domain.HASH_KEY, 0, 0, _ZERO, count)
 
 
 def _words(rows: UInt8, extra: int) -> UInt32:
@@ -271,7 +269,7 @@ def _words(rows: UInt8, extra: int) -> UInt32:
             f"a vector of {payload_bytes} bytes; it must be a multiple of 4 from 4 to "
             f"{MAX_PAYLOAD_BYTES}"
         )
-    return np.ascontiguousarray(rows).view("<u4")
+    return np.ascontiguousarray(rows).view(WORD32)
 
 
 def _numbers(values: npt.ArrayLike, rows: int, name: str) -> UInt32:
