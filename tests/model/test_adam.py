@@ -16,9 +16,8 @@ DIMS = [1, 2, 3, 7, 8, 15, 16, 17, 20, 33, 64, 65, 100, 128, 129]
 def gradients(rows: int, dim: int, dtype: torch.dtype, steps: int = 6) -> list[Tensor]:
     """Of many magnitudes, and some rows zero: an owner whose items are in no sample steps too."""
     random = np.random.default_rng(dim)
-    drawn = random.standard_normal((steps, rows, dim)) * 10.0 ** random.uniform(
-        -9, 2, (steps, rows, 1)
-    )
+    drawn = random.standard_normal((steps, rows, dim))
+    drawn *= 10.0 ** random.uniform(-9, 2, (steps, rows, 1))
     drawn[random.random((steps, rows)) < 0.3] = 0
     return list(torch.from_numpy(drawn).to(dtype))
 

@@ -1,5 +1,5 @@
-"""The property that the federation stands on: a user alone, or an owner of a few items, computes the
-same bits as the whole graph does, forward, in the loss and backward."""
+"""The property that the federation stands on: a user alone, or an owner of a few items,
+computes the same bits as the whole graph does, forward, in the loss and backward."""
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ def cases(draw: st.DrawFn, dtype: torch.dtype) -> Case:
     users, items = np.array(pairs).T
     random = np.random.default_rng(seed := draw(st.integers(0, 999)))
     chosen = random.integers(0, len(pairs), draw(st.integers(1, 25)))
-    strangers = [
-        sorted(set(range(n_items)) - {i for u, i in pairs if u == user}) for user in range(n_users)
-    ]
-    negatives = np.array([random.choice(strangers[user]) for user in users[chosen]])
+    free = [np.setdiff1d(np.arange(n_items), items[users == user]) for user in users[chosen]]
+    negatives = np.array([random.choice(own) for own in free])
     return Case(
         users,
         items,
@@ -202,14 +200,11 @@ def test_every_party_alone_has_the_bits_of_the_whole(
 
     final = tuple(federation.whole[kind].nodes.final() for kind in ("user", "item"))
     pairs, found = whole = whole_loss(case, *final)
-    everything = np.arange(case.n_items)
     losses = {
         "user": [gather_at_users(pairs, found, final[1])]
         + [check_client_loss(case, user, final, whole) for user in range(case.n_users)],
-        "item": [gather_at_items(pairs, found, everything, final[0])]
-        + [
-            gather_at_items(pairs, found, party.own, final[0])
-            for party in federation.parties["item"]
+        "item": [
+            gather_at_items(pairs, found, party.own, final[0]) for party in federation.sides("item")
         ],
     }
     for kind, (loss_of_all, *loss_of_parts) in losses.items():

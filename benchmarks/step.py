@@ -1,0 +1,188 @@
+"""A LightGCN training step of ours against PyG's LightGCN and a plain torch COO one, on Gowalla.
+
+    LPGCN_DATA=… python benchmarks/step.py [--steps 7] [--batch-size 2048]
+
+All three start from the same parameters and take the same samples, in turns in one run; the median
+step of each counts. Ours draws its samples within the step, the others get them ready-made. PyG has
+the fastest adjacency that it takes without extra packages: torch CSR, normalised once and for all.
+The COO model does what the public LightGCN-PyTorch does. Before anything is timed, the losses of
+three steps must agree: then all three do the same work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.models import LightGCN
+
+from lpgcn.config import Config
+from lpgcn.data import Split, load
+from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.memory import keep_freed_memory
+
+CHECKED_STEPS = 3
+LOSS_TOLERANCE = 1e-5
+TARGETS = {"PyG LightGCN, CSR": 6.0, "torch COO autograd": 9.0}
+
+Step = Callable[[int], float]
+"""Makes the step of this number and returns the loss of its batch, before the update."""
+
+
+def ours(engine: Centralized, config: Config) -> Step:
+    samples_an_epoch = engine.samples.total
+
+    def step(number: int) -> float:
+        engine.step(0, number, config.lr)
+        return engine.take_loss() * samples_an_epoch / config.batch_size
+
+    return step
+
+
+def triples(engine: Centralized, number: int, split: Split) -> tuple[Tensor, Tensor, Tensor]:
+    """Users, positives and negatives of a batch; item i is node n_users + i."""
+    pairs = engine.samples.batch(0, number).pairs
+    ids = np.concatenate((np.arange(split.n_items), engine.samples.catalogue))
+    users, items = torch.from_numpy(pairs.users), torch.from_numpy(ids[pairs.items])
+    return (
+        users[pairs.positive],
+        split.n_users + items[pairs.positive],
+        split.n_users + items[pairs.negative],
+    )
+
+
+def adjacency(split: Split) -> Tensor:
+    """D^-½ A D^-½ of the bipartite graph over users and items, coalesced COO."""
+    users = torch.from_numpy(split.train.users)
+    items = split.n_users + torch.from_numpy(split.train.items)
+    edges = torch.stack((torch.cat((users, items)), torch.cat((items, users))))
+    nodes = split.n_users + split.n_items
+    edges, weights = gcn_norm(edges, None, nodes, add_self_loops=False)
+    return torch.sparse_coo_tensor(edges, weights, (nodes, nodes)).coalesce()
+
+
+def pyg(
+    graph: Tensor, start: Tensor, config: Config, batches: list[tuple[Tensor, Tensor, Tensor]]
+) -> Step:
+    csr = graph.to_sparse_csr()
+    model = LightGCN(len(start), config.dim, config.layers, normalize=False)
+    model.embedding.weight.data.copy_(start)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr)
+
+    def step(number: int) -> float:
+        users, positives, negatives = batches[number]
+        optimizer.zero_grad()
+        pairs = torch.stack((torch.cat((users, users)), torch.cat((positives, negatives))))
+        positive, negative = model(csr, pairs).chunk(2)
+        loss = model.recommendation_loss(
+            positive,
+            negative,
+            node_id=torch.cat((users, positives, negatives)),
+            lambda_reg=config.reg / 2,
+        )
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    return step
+
+
+def coo(
+    graph: Tensor, start: Tensor, config: Config, batches: list[tuple[Tensor, Tensor, Tensor]]
+) -> Step:
+    table = start.clone().requires_grad_()
+    optimizer = torch.optim.Adam([table], lr=config.lr)
+
+    def step(number: int) -> float:
+        layers = [table]
+        for _ in range(config.layers):
+            layers.append(torch.sparse.mm(graph, layers[-1]))
+        final = torch.stack(layers, dim=1).mean(dim=1)
+        users, positives, negatives = batches[number]
+        scores = [(final[users] * final[items]).sum(1) for items in (positives, negatives)]
+        squares = sum(table[rows].norm(2).pow(2) for rows in batches[number])
+        loss = softplus(scores[1] - scores[0]).mean() + config.reg / 2 * squares / len(users)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    return step
+
+
+def check_same_work(contenders: dict[str, Step]) -> None:
+    for number in range(CHECKED_STEPS):
+        losses = {name: step(number) for name, step in contenders.items()}
+        spread = max(losses.values()) - min(losses.values())
+        assert spread < LOSS_TOLERANCE, f"step {number}: the losses differ: {losses}"
+        print(f"step {number}: losses agree, {min(losses.values()):.6f} ± {spread:.0e}")
+
+
+def measure(contenders: dict[str, Step], steps: int) -> dict[str, float]:
+    """The median seconds of a step of each, in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(CHECKED_STEPS, CHECKED_STEPS + steps):
+        for name, step in contenders.items():
+            start = time.perf_counter()
+            step(number)
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--batch-size", type=int, default=2048)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    torch.sparse.check_sparse_tensor_invariants.disable()
+    torch.set_num_threads(2)
+    # It holds for the whole process, so the others gain from it as well.
+    keep_freed_memory()
+    split = load("gowalla")
+    config = Config(
+        model="lightgcn",
+        layers=3,
+        dim=64,
+        batch_size=arguments.batch_size,
+        init_deviation=0.3,
+    )
+    engine = Centralized(split, config)
+    graph = adjacency(split)
+    parameters = engine.parameters()
+    start = torch.cat((parameters["users"], parameters["items"]))
+    batches = [triples(engine, n, split) for n in range(CHECKED_STEPS + arguments.steps)]
+    contenders = {
+        "ours": ours(engine, config),
+        "PyG LightGCN, CSR": pyg(graph, start, config, batches),
+        "torch COO autograd": coo(graph, start, config, batches),
+    }
+    print(
+        f"Gowalla, {len(split.train)} interactions, LightGCN, d={config.dim}, L={config.layers}, "
+        f"batch {config.batch_size}, 2 threads, torch {torch.__version__}"
+    )
+    check_same_work(contenders)
+    seconds = measure(contenders, arguments.steps)
+    print(f"\n{'median step':<22}{'ms':>8}{'/ ours':>8}")
+    for name, figure in seconds.items():
+        print(f"{name:<22}{1000 * figure:8.1f}{figure / seconds['ours']:8.1f}")
+    reached = {name: seconds[name] / seconds["ours"] >= ratio for name, ratio in TARGETS.items()}
+    print(
+        "targets: "
+        + "; ".join(
+            f"{ratio:.0f}x of {name} {'reached' if reached[name] else 'NOT reached'}"
+            for name, ratio in TARGETS.items()
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
