@@ -24,7 +24,7 @@ from lpgcn.crypto import (
     VectorChannel,
     VectorChannels,
 )
-from lpgcn.crypto.vectors import MAX_PAYLOAD_BYTES
+from lpgcn.crypto.sealing import MAX_PAYLOAD_BYTES
 
 Bytes = npt.NDArray[np.uint8]
 KEY = SecretKey(bytes(range(32)))
@@ -47,8 +47,8 @@ def little(data: bytes, size: int) -> list[int]:
 def reference_seal(key: bytes, context: Context, index: int, payload: bytes) -> bytes:
     """`seal` for one vector, as the module's text has it."""
     blocks = -(-(len(payload) + 16) // 16)
-    stream = b"".join(reference_block(key, 0, context, index, b) for b in range(blocks))
-    pad = stream[len(payload) : len(payload) + 16]
+    pads = b"".join(reference_block(key, 0, context, index, b) for b in range(blocks))
+    pad, stream = pads[:16], pads[16:]
     cipher = bytes(x ^ y for x, y in zip(payload, stream, strict=False))
     header = context.encode() + len(payload).to_bytes(4, "big")
     words = [int.from_bytes(header[i : i + 2], "big") for i in range(0, len(header), 2)]
@@ -104,6 +104,96 @@ def test_many_keys_open_what_each_sealed(seed: int, length: int, rows: int, kept
             some = np.arange(rows)[:: -2 if rows > 1 else 1]
             part = channels.open(context, senders[some], stacked[some], keys=some)
             assert (part == payload[some]).all()
+
+
+@st.composite
+def rows_of_keys(draw: st.DrawFn) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A number of keys, and for rows in any order the key and the index of each."""
+    counts = draw(st.lists(st.integers(0, 4), min_size=1, max_size=6))
+    rows = [(key, index) for key, count in enumerate(counts) for index in range(count)]
+    mixed = np.array(draw(st.permutations(rows)), dtype=np.int64).reshape(-1, 2)
+    return len(counts), mixed[:, 0], mixed[:, 1]
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), lengths, rows_of_keys(), st.booleans())
+def test_many_keys_seal_each_row_as_its_key_does_alone(
+    seed: int,
+    length: int,
+    rows: tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    kept: bool,
+) -> None:
+    count, keys, indices = rows
+    secrets, slots = [key_of(number) for number in range(count)], SLOTS if kept else ()
+    payload = payload_of(seed, len(keys), length)
+    sealed = VectorChannels(secrets, slots).seal(CONTEXT, payload, keys, indices.astype(np.uint32))
+    for row, (key, index) in enumerate(zip(keys.tolist(), indices.tolist(), strict=True)):
+        one = reference_seal(secrets[key].reveal(), CONTEXT, index, payload[row].tobytes())
+        assert sealed[row].tobytes() == one
+    for key in set(keys.tolist()):
+        mine = keys == key
+        alone = VectorChannel(secrets[key]).seal(CONTEXT, indices[mine], payload[mine])
+        assert (alone == sealed[mine]).all()
+    senders = np.full(len(keys), CONTEXT.sender)
+    opened = VectorChannels(secrets, slots).open(CONTEXT, senders, sealed, keys, indices)
+    assert (opened == payload).all()
+
+
+def test_many_rows_of_many_keys_are_sealed_as_few() -> None:
+    secrets, draw = [key_of(number) for number in range(60)], np.random.default_rng(7)
+    keys, indices = np.divmod(draw.permutation(60 * 90), 90)
+    payload = payload_of(8, len(keys), 8)
+    sealed = VectorChannels(secrets).seal(CONTEXT, payload, keys, indices)
+    for key in (0, 31, 59):
+        mine = keys == key
+        alone = VectorChannel(secrets[key]).seal(CONTEXT, indices[mine], payload[mine])
+        assert (alone == sealed[mine]).all()
+    senders = np.full(len(keys), CONTEXT.sender)
+    channels = VectorChannels(secrets)
+    assert (channels.open(CONTEXT, senders, sealed, keys, indices) == payload).all()
+    for position, wrong in ((0, indices[0] + 1), (1, indices[1] ^ 64)):
+        moved = indices.copy()
+        moved[position] = wrong
+        with pytest.raises(AuthenticationError) as caught:
+            channels.open(CONTEXT, senders, sealed, keys, moved)
+        assert caught.value.rows == (position,)
+
+
+def test_many_keys_seal_a_place_once() -> None:
+    channels, payload = VectorChannels([KEY, key_of(1)]), payload_of(4, 3, 16)
+    with pytest.raises(NonceReuseError, match="twice"):
+        channels.seal(CONTEXT, payload, [0, 1, 0], [2, 2, 2])
+    channels.seal(CONTEXT, payload, [0, 1, 0], [2, 2, 1])
+    channels.seal(replace(CONTEXT, layer=0), payload, [0, 1, 0], [2, 2, 1])
+    for context in (CONTEXT, replace(CONTEXT, step=1)):
+        with pytest.raises(NonceReuseError):
+            channels.seal(context, payload, [1, 1, 1], [5, 6, 7])
+    with pytest.raises(NonceReuseError, match="listed twice"):
+        VectorChannels([KEY, KEY]).seal(CONTEXT, payload[:2], [0, 1], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "indices"),
+    [([0, 2], [0, 0]), ([0, -1], [0, 0]), ([0], [0, 0]), ([0, 1], [0]), ([0, 1], [0, -1])],
+)
+def test_keys_and_indices_that_are_not_there_are_refused(keys: Any, indices: Any) -> None:
+    channels, payload = VectorChannels([KEY, key_of(1)], SLOTS), payload_of(4, 2, 32)
+    with pytest.raises(FormatError):
+        channels.seal(CONTEXT, payload, keys, indices)
+    with pytest.raises(FormatError):
+        channels.open(CONTEXT, [9, 9], payload, keys, indices)
+    channels.seal(CONTEXT, payload, [0, 1], [0, 0])
+
+
+def test_the_pad_of_a_tag_is_the_same_for_every_length_and_never_hides_payload() -> None:
+    """So a payload that is known tells no pad of a shorter vector's tag."""
+    zeros = np.zeros((1, 64), np.uint8)
+    whole = VectorChannel(KEY).seal(CONTEXT, [0], zeros)
+    first = reference_block(KEY.reveal(), 0, CONTEXT, 0, 0)
+    assert first not in whole.tobytes()
+    for length in range(4, 64, 4):
+        shorter = VectorChannel(KEY).seal(CONTEXT, [0], zeros[:, :length])
+        assert (shorter[:, :length] == whole[:, :length]).all()
 
 
 @pytest.mark.parametrize("rows", [287, 288, 289, 900])
@@ -251,3 +341,5 @@ def test_no_vectors_are_no_work() -> None:
     none = np.zeros((0, 32), np.uint8)
     assert VectorChannel(KEY).open(CONTEXT, [], none).shape == (0, 16)
     assert VectorChannels([], SLOTS).open(CONTEXT, [], none).shape == (0, 16)
+    assert VectorChannels([KEY]).open(CONTEXT, [], none, [], []).shape == (0, 16)
+    assert VectorChannels([]).seal(CONTEXT, none, [], []).shape == (0, 48)

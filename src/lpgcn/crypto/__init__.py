@@ -9,8 +9,9 @@ from lpgcn.crypto.context import BROADCAST, Context
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
 from lpgcn.crypto.masks import Masks
+from lpgcn.crypto.sealing import TAG_BYTES
 from lpgcn.crypto.tokens import TOKEN_BYTES, tokens
-from lpgcn.crypto.vectors import TAG_BYTES, VectorChannel, VectorChannels
+from lpgcn.crypto.vectors import VectorChannel, VectorChannels
 
 __all__ = [
     "BROADCAST",
