@@ -7,23 +7,27 @@ types and descriptions are written here and nowhere else.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from lpgcn.errors import LpgcnError
 
-Mode = Literal["centralized", "simulated"]
+Mode = Literal["centralized", "simulated", "federated"]
 Model = Literal["lightgcn", "lightgcn+"]
 Schedule = Literal["constant", "cosine"]
+Suite = Literal["sealed", "paper"]
 Dtype = Literal["float32", "float64"]
 Mask = Literal["train", "train+valid"]
 VirtualDraw = Literal["uniform", "popularity"]
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class ConfigError(LpgcnError):
@@ -44,28 +48,30 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     warmup: Annotated[
         int, Meta(ge=0, description="Steps in which the learning rate grows from zero.")
     ] = 0
-    reg: Annotated[
-        float, Meta(ge=0, description="λ of the regulariser on layer-0 embeddings.")
-    ] = 1e-4
+    reg: Annotated[float, Meta(ge=0, description="λ of the regulariser on layer-0 embeddings.")] = (
+        1e-4
+    )
     batch_size: Annotated[int, Meta(ge=1, description="Training triples a step.")] = 2048
     epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| triples, at most.")] = 1000
     patience: Annotated[
         int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
     ] = 50
     eval_every: Annotated[int, Meta(ge=1, description="Epochs between two validations.")] = 5
-    seed: Annotated[int, Meta(ge=0, lt=2**63, description="Decides every random number.")] = 0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Decides every random number.")] = 0
     init_deviation: Annotated[
-        float | None,
+        Annotated[float, Meta(gt=0)] | None,
         Meta(description="Standard deviation of initial embeddings; Xavier if not given."),
     ] = None
+    suite: Annotated[Suite, Meta(description="What is encrypted under which key.")] = "sealed"
     virtual_items: Annotated[
         str, Meta(description="Virtual items α a client lists: a count (10) or a ratio (1.0x).")
     ] = "0"
-    virtual_draw: Annotated[
-        VirtualDraw, Meta(description="How virtual items are drawn.")
-    ] = "uniform"
+    virtual_draw: Annotated[VirtualDraw, Meta(description="How virtual items are drawn.")] = (
+        "uniform"
+    )
     at: Annotated[
-        tuple[int, ...], Meta(min_length=1, description="K of the metrics @K.")
+        tuple[Annotated[int, Meta(ge=1)], ...],
+        Meta(min_length=1, description="K of the metrics @K."),
     ] = (20,)
     mask: Annotated[
         Mask, Meta(description="Items left out of the ranking when the test set is looked at.")
@@ -73,9 +79,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dtype: Annotated[Dtype, Meta(description="Precision of all vectors.")] = "float32"
 
     def __post_init__(self) -> None:
+        for name in ("lr", "reg", "init_deviation"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise ConfigError(f"{name} is {getattr(self, name)}; expected a finite number")
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
-        if any(k < 1 for k in self.at):
-            raise ConfigError(f"--at must be positive whole numbers; found {list(self.at)}")
 
     @property
     def alpha(self) -> tuple[int, float]:
@@ -109,13 +116,29 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return parse({**msgspec.to_builtins(self), **values})
 
 
-def parse(values: dict[str, Any]) -> Config:
+def parse(values: dict[str, Any], where: str = "configuration") -> Config:
+    return convert(values, Config, where)
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a TOML file; keys that it does not have are at their defaults."""
+    return parse(read_toml(path), str(path))
+
+
+def convert(values: dict[str, Any], struct: type[Struct], where: str) -> Struct:
+    """The struct with these values; an error names the key, and a near one if it is unknown."""
+    names = struct.__struct_fields__
+    for name in sorted(values.keys() - set(names)):
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ConfigError(f"{where}: unknown key {name!r}{meant}; the keys are {', '.join(names)}")
     try:
-        return msgspec.convert(values, Config, strict=True)
+        return msgspec.convert(values, struct, strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"configuration: {error}; the keys are {', '.join(Config.__struct_fields__)}"
-        ) from error
+        what, _, place = str(error).partition(" - at `$.")
+        key = re.split(r"\W", place)[0]
+        found = f"{key} is {values[key]!r}; " if key else ""
+        raise ConfigError(f"{where}: {found}{what[0].lower()}{what[1:]}") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -123,9 +146,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"no configuration file {path}; check the path given to --config") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        raise ConfigError(f"there is no file {path}; check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}; mend it") from error
     return {key.replace("-", "_"): value for key, value in values.items()}
 
 
@@ -143,8 +166,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_toml(path: Path, values: dict[str, Any]) -> None:
     """A flat table. Absent values are left out, as TOML has no null."""
     lines = [
-        f"{key} = {msgspec.json.encode(value).decode()}"
+        # Strings, numbers and lists are written alike in JSON and TOML, but for this one character.
+        f"{key} = {msgspec.json.encode(value).decode()}\n".replace("\x7f", "\\u007f")
         for key, value in values.items()
         if value is not None
     ]
-    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    write_atomically(path, "".join(lines).encode())

@@ -1,0 +1,280 @@
+"""A client: one user, only its own interactions, and the items that the server made it own.
+
+It knows no transport: bytes come in through `handle`, bytes go out. The stages are named methods, in
+the order of the protocol. Each first opens and checks everything it was given, and only then
+changes anything, so a bad message leaves the client as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from lpgcn import fixed_point
+from lpgcn.config import Config
+from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD
+from lpgcn.evaluation import per_user, top_items
+from lpgcn.model.sampling import catalogue, places
+from lpgcn.protocol import messages as m
+from lpgcn.protocol.errors import (
+    MalformedMessageError,
+    ReplayedMessageError,
+    UnexpectedMessageError,
+)
+from lpgcn.protocol.keyring import ANSWER_KEYS, Keyring
+from lpgcn.protocol.messages import Header, Phase
+from lpgcn.protocol.owner import Neighbourhood, Owner
+from lpgcn.protocol.passes import Passes
+from lpgcn.protocol.sizes import Sizes
+from lpgcn.protocol.user import User, draw_virtual_items
+
+Int64 = npt.NDArray[np.int64]
+Stage = Callable[[Any, Header], m.Message]
+
+PARTS: Final = ("valid", "test")
+"""What a RANK request measures, by its layer; the layer after them keeps the item vectors."""
+KEEP: Final = len(PARTS)
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client is started with: its own data, and what is public."""
+
+    index: int
+    n_users: int
+    n_items: int
+    config: Config
+    seed: int
+    """What this client would propose as the clients' seed, if it were u_c."""
+    train: bytes
+    valid: bytes
+    test: bytes
+    popularity: bytes = b""
+    """Public shares of the items, if virtual items are drawn by them."""
+
+
+class Client:
+    """One party of the federation."""
+
+    def __init__(self, profile: bytes) -> None:
+        about = msgspec.msgpack.decode(profile, type=Profile)
+        self._about, self._config = about, about.config
+        self._real, self._valid, self._test = (
+            np.frombuffer(part, dtype="<u4").astype(np.int64)
+            for part in (about.train, about.valid, about.test)
+        )
+        self._keys = Keyring(about.config.suite, about.config.layers)
+        self._limit = Sizes.of(about.config).largest(about.n_users, about.n_items)
+        self._last = Header(0, 0)
+        self._item_vectors: Tensor | None = None
+        self._stages = self._initialisation()
+
+    def handle(self, request: bytes) -> bytes:
+        """One message in, one message out; or a typed error, and nothing has changed."""
+        message = m.decode(request, m.REQUESTS, limit=self._limit)
+        run = self._keys.run or message.header[1 : 1 + m.RUN_BYTES]
+        header = m.read_header(message, run, self._about.index)
+        if header <= self._last:
+            raise ReplayedMessageError(f"a message for {header}, after one for {self._last}")
+        stage = self._stages.get((type(message), header.phase))
+        if stage is None:
+            raise UnexpectedMessageError(
+                f"a message {type(message).__name__} of phase {header.phase} after {self._last}"
+            )
+        reply = stage(message, header)
+        self._last = header
+        return m.encode(
+            msgspec.structs.replace(
+                reply, header=m.encode_header(self._keys.run, header, self._about.index)
+            )
+        )
+
+    # Initialisation (Algorithms 2, 3 and 8).
+
+    def _initialisation(self) -> dict[tuple[type[m.Message], int], Stage]:
+        return {
+            (m.Ask, Phase.KEYS): self.make_keys,
+            (m.PublicKeys, Phase.SHARE_KEY): self.share_key,
+            (m.SealedKey, Phase.LIST): self.list_items,
+        }
+
+    def make_keys(self, message: m.Ask, header: Header) -> m.PublicKey:
+        """Algorithm 2, lines 1–4."""
+        self._keys.run = message.header[1 : 1 + m.RUN_BYTES]
+        return m.PublicKey(header=b"", key=self._keys.public)
+
+    def share_key(self, message: m.PublicKeys, header: Header) -> m.SealedKeys:
+        """Line 6, as u_c."""
+        publics = _split(message.keys, KEY_BYTES, "keys")
+        sealed = self._keys.share(publics, self._about.seed)
+        return m.SealedKeys(header=b"", sealed=b"".join(sealed))
+
+    def list_items(self, message: m.SealedKey, header: Header) -> m.Tokens:
+        """Lines 8–14. Tokens go up in the order of their bytes, which tells nothing."""
+        about, config = self._about, self._config
+        self._seed = seed = self._keys.accept(message.sealed)
+        shares = np.frombuffer(about.popularity) if about.popularity else None
+        virtual = draw_virtual_items(about.index, self._real, about.n_items, config, seed, shares)
+        listed = np.concatenate((self._real, virtual))
+        listed_tokens = self._keys.tokens(listed)
+        order = np.lexsort(listed_tokens.T[::-1])
+        user = User(about.index, about.n_users, self._real, listed[order], config, seed)
+        self.passes = Passes(config, self._keys, user)
+        self._stages = {**self._later_initialisation(), **self._training()}
+        return m.Tokens(header=b"", tokens=listed_tokens[order].tobytes())
+
+    def _later_initialisation(self) -> dict[tuple[type[m.Message], int], Stage]:
+        return {
+            (m.Ask, Phase.CATALOGUE): self.list_catalogue,
+            (m.Placement, Phase.PLAN): self.take_place,
+            (m.Questions, Phase.VERIFY): self.answer,
+            (m.Sealed, Phase.ANSWERS): self.verify,
+        }
+
+    def list_catalogue(self, message: m.Ask, header: Header) -> m.Tokens:
+        """As u_c: every item's token, so that an item that nobody lists has an owner too."""
+        return m.Tokens(header=b"", tokens=self._keys.tokens(self._catalogue()).tobytes())
+
+    def _catalogue(self) -> Int64:
+        return catalogue(self._seed, self._about.n_items)
+
+    def take_place(self, message: m.Placement, header: Header) -> m.Reply:
+        """Algorithm 3, line 8: what this client owns, and who else listed that."""
+        about, user = self._about, self.passes.user
+        n_listed = len(user.uploaded)
+        listed_places = m.numbers(message.places, "places", below=about.n_items, count=n_listed)
+        owned = m.numbers(message.owned, "owned", below=about.n_items)
+        near = _neighbourhood(message, len(owned))
+        self._keys.peer_up(_split(message.peers, KEY_BYTES, "peers"))
+        user.place(listed_places, owned)
+        if len(owned):
+            items = self._catalogue()[owned]
+            self.passes.owner = Owner(items, owned, near, about.n_items, self._config, self._seed)
+        return m.Reply(header=b"")
+
+    def answer(self, message: m.Questions, header: Header) -> m.Answers:
+        """Lines 16–18: which listed items are real, sealed to the one who asks."""
+        user = self.passes.user
+        askers = _split(message.askers, KEY_BYTES, "askers")
+        positions = m.numbers(message.positions, "positions", below=len(user.uploaded))
+        offsets = _offsets(message.offsets, len(askers), len(positions))
+        asker_of_row = np.repeat(np.arange(len(askers)), np.diff(offsets))
+        asked = [positions[offsets[i] : offsets[i + 1]] for i in range(len(askers))]
+        sealed = self._keys.answer(
+            askers,
+            [m.pack_numbers(user.places[part]) for part in asked],
+            [np.packbits(user.is_real(part)).tobytes() for part in asked],
+        )
+        self.passes.place_questions(
+            positions, asker_of_row, np.arange(len(positions)) - offsets[asker_of_row]
+        )
+        return m.Answers(header=b"", sealed=b"".join(sealed))
+
+    def verify(self, message: m.Sealed, header: Header) -> m.Reply:
+        """As owner: learn which neighbours are real. Lengths follow from what was asked."""
+        owner, user = self.passes.as_owner(), self.passes.user
+        near = owner.neighbourhood
+        counts = np.diff(near.offsets)
+        ends = np.cumsum(SEAL_OVERHEAD + ANSWER_KEYS + (counts + 7) // 8)
+        if len(message.answers) != (int(ends[-1]) if near.size else 0):
+            raise MalformedMessageError(f"answers of {len(message.answers)} bytes do not fit")
+        starts = np.append(0, ends)
+        bits = self._keys.verify(
+            [message.answers[starts[h] : starts[h + 1]] for h in range(near.size)],
+            [m.pack_numbers(owner.places[near.of(h)]) for h in range(near.size)],
+        )
+        real = [m.bits(flags, "bits", count) for flags, count in zip(bits, counts, strict=True)]
+        own = user.own_rows
+        really_own = own[(own >= 0) & user.is_real(np.arange(len(own)))]
+        owner.verified(np.concatenate((np.empty(0, dtype=np.bool_), *real)), really_own)
+        return m.Reply(header=b"")
+
+    # Training, prediction, measurement.
+
+    def _training(self) -> dict[tuple[type[m.Message], int], Stage]:
+        passes = self.passes
+        return {
+            (m.Exchange, Phase.BUILD): passes.build,
+            (m.Exchange, Phase.FORWARD): passes.forward,
+            (m.Exchange, Phase.FINAL): passes.finish_forward,
+            (m.Samples, Phase.LOSS): passes.loss,
+            (m.LossRows, Phase.BACKWARD): passes.begin_backward,
+            (m.Exchange, Phase.BACKWARD): passes.backward,
+            (m.Exchange, Phase.UPDATE): passes.update,
+            (m.Exchange, Phase.UPDATE_BUILT): passes.update_built,
+            (m.Exchange, Phase.RANK): self.rank,
+            (m.Ask, Phase.SUM): self.report,
+        }
+
+    def rank(self, message: m.Exchange, header: Header) -> m.Message:
+        """Rank all items locally; only masked numbers about the held-out ones leave the client."""
+        by_place = self.passes.open_catalogue(message.item_rows, header.step, self._about.n_items)
+        vectors = by_place[places(self._catalogue())]
+        if header.layer == KEEP:
+            self._item_vectors = vectors
+            return m.Reply(header=b"")
+        heldout = (self._valid, self._test)[header.layer]
+        cutoffs = self._config.cutoffs
+        top, _ = self._top(vectors, self._masked(header.layer), max(cutoffs))
+        measured = per_user(top.numpy(), np.array([0, len(heldout)]), heldout, cutoffs)
+        values = np.array([float(values[0]) for values in measured.values()] + [1.0])
+        return self._masked_numbers(header, values * (len(heldout) > 0))
+
+    def _top(self, vectors: Tensor, seen: Int64, k: int) -> tuple[Tensor, Tensor]:
+        final = self.passes.user.nodes.final()
+        return top_items(final, vectors, np.array([0, len(seen)]), seen, k)
+
+    def _masked(self, part: int) -> Int64:
+        if PARTS[part] == "valid" or self._config.mask == "train":
+            return self._real
+        return np.union1d(self._real, self._valid)
+
+    def report(self, message: m.Ask, header: Header) -> m.Numbers:
+        """Layer 0: |I_u|. Layer 1: the loss since the last report."""
+        if header.layer == 0:
+            return self._masked_numbers(header, np.array([float(len(self._real))]))
+        values = np.array([self.passes.loss_total % 2**64], dtype=np.uint64)
+        reply = self._numbers(header, values)
+        self.passes.loss_total = 0
+        return reply
+
+    def _masked_numbers(self, header: Header, values: npt.NDArray[np.float64]) -> m.Numbers:
+        return self._numbers(header, fixed_point.encode(values))
+
+    def _numbers(self, header: Header, values: npt.NDArray[np.uint64]) -> m.Numbers:
+        context = self._keys.context(header.step, header.phase, header.layer)
+        masked = self._keys.mask(context, values)
+        return m.Numbers(header=b"", masked=masked.astype("<u8").tobytes())
+
+    def recommend(self, k: int) -> list[tuple[int, float]]:
+        """On the client, from the item vectors that it was last sent: item ids and scores."""
+        if self._item_vectors is None:
+            raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
+        top, scores = self._top(self._item_vectors, self._real, k)
+        found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
+        return [(item, score) for item, score in found if item >= 0]
+
+
+def _split(field: bytes, width: int, name: str) -> list[bytes]:
+    if len(field) % width:
+        raise MalformedMessageError(f"field {name} has {len(field)} bytes, not rows of {width}")
+    return [field[start : start + width] for start in range(0, len(field), width)]
+
+
+def _offsets(field: bytes, rows: int, entries: int) -> Int64:
+    offsets = m.numbers(field, "offsets", below=entries + 1, count=rows + 1)
+    if offsets[0] != 0 or offsets[-1] != entries or bool((np.diff(offsets) < 0).any()):
+        raise MalformedMessageError(f"offsets do not rise from 0 to {entries}")
+    return offsets
+
+
+def _neighbourhood(message: m.Placement, n_owned: int) -> Neighbourhood:
+    listed = m.numbers(message.listed, "listed", below=max(n_owned, 1))
+    size = max(len(message.offsets) // 4 - 1, 0)
+    offsets = _offsets(message.offsets, size, len(listed))
+    own_rank = m.numbers(message.own_rank, "own_rank", below=size + 1, count=1)
+    return Neighbourhood(offsets, listed, int(own_rank[0]))

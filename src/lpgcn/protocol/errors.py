@@ -1,0 +1,37 @@
+"""What can be wrong with a message. Every error names it, and a message with an error changes nothing."""
+
+from __future__ import annotations
+
+from lpgcn.errors import LpgcnError
+
+
+class ProtocolError(LpgcnError):
+    """A message that this party does not accept."""
+
+
+class MalformedMessageError(ProtocolError):
+    """Truncated, with trailing bytes, or with a field of the wrong length."""
+
+
+class OversizedMessageError(ProtocolError):
+    """Longer than any message that is expected here; it was not even parsed."""
+
+
+class UnknownVersionError(ProtocolError):
+    """Of a version of the protocol that this program does not speak."""
+
+
+class WrongRunError(ProtocolError):
+    """Of another run."""
+
+
+class WrongPartyError(ProtocolError):
+    """Addressed to, or sent by, another client than the one expected."""
+
+
+class ReplayedMessageError(ProtocolError):
+    """Of a step, phase or layer that is over."""
+
+
+class UnexpectedMessageError(ProtocolError):
+    """Of a kind or phase that does not come next."""

@@ -1,0 +1,170 @@
+"""The keys of one client, and the doors that they open: nothing else in the protocol holds a key."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.crypto import (
+    KEY_BYTES,
+    AuthenticationError,
+    Channel,
+    Context,
+    Label,
+    Masks,
+    PrivateKey,
+    SecretKey,
+    seal,
+    tokens,
+)
+from lpgcn.protocol.messages import Phase
+from lpgcn.protocol.rows import NeighbourDoor, SharedDoor, neighbour_door, shared_door
+from lpgcn.protocol.suite import SUITES, Key, Kind, SuiteName
+
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+
+_SHARED: Final = struct.Struct(">32sQ")
+SHARED_BYTES: Final = _SHARED.size
+"""The shared key S and the seed that all clients, and not the server, draw from."""
+ANSWER_KEYS: Final = 2 * KEY_BYTES
+"""A verification answer carries K_u and a fresh pairwise key before its bits."""
+
+
+class Keyring:
+    """Made when a client starts; grows in initialisation."""
+
+    def __init__(self, suite: SuiteName, layers: int) -> None:
+        self._suite = SUITES[suite]
+        self._private = PrivateKey.generate()
+        # The slots in which a neighbour's vectors come, so that a step needs one cipher call each.
+        self._slots = [
+            *((Phase.FORWARD, layer) for layer in range(layers)),
+            (Phase.LOSS, 0),
+            *((Phase.BACKWARD, layer) for layer in range(layers)),
+            (Phase.UPDATE, 0),
+        ]
+        self._contacts_out: dict[int, Channel] = {}
+        self._contacts_in: dict[int, Channel] = {}
+        self._masks: Masks | None = None
+        self.run = b""
+
+    @property
+    def public(self) -> bytes:
+        return self._private.public_bytes
+
+    def protects(self, kind: Kind) -> bool:
+        return self._suite[kind] is not Key.CLEAR
+
+    def context(self, step: int, phase: int, layer: int = 0) -> Context:
+        return Context(self.run, step, phase, layer, 0)
+
+    def _info(self, purpose: str, *parts: bytes) -> bytes:
+        return b"lpgcn " + purpose.encode() + b"\0" + self.run + b"".join(parts)
+
+    # The shared key S (Algorithm 2, lines 5–9).
+
+    def share(self, publics: Sequence[bytes], seed: int) -> list[bytes]:
+        """As u_c: a fresh S, sealed with the clients' seed to every public key."""
+        content = _SHARED.pack(SecretKey.generate().reveal(), seed)
+        return [seal(public, content, self._info("shared key", public)) for public in publics]
+
+    def accept(self, sealed: bytes) -> int:
+        """S arrives; from it the keys for tokens and item vectors. The clients' seed is returned."""
+        opened = self._private.open(sealed, self._info("shared key", self.public))
+        if len(opened) != SHARED_BYTES:
+            raise AuthenticationError(f"a shared key of {len(opened)} bytes, not {SHARED_BYTES}")
+        secret, seed = _SHARED.unpack(opened)
+        shared = SecretKey(secret)
+        self._token_key = shared.derive(Label.ITEM_TOKENS)
+        item_key = shared.derive(Label.ITEM_VECTORS) if self.protects(Kind.ITEM) else None
+        self.items: SharedDoor = shared_door(item_key)
+        group = self._suite[Kind.USER_FORWARD] is Key.GROUP
+        self._sender_key = (
+            shared.derive(Label.USER_VECTORS, self.public) if group else SecretKey.generate()
+        )
+        self._own = shared_door(self._sender_key)
+        self._clear = shared_door(None)
+        return int(seed)
+
+    def tokens(self, items: Int64) -> UInt8:
+        return tokens(self._token_key, items)
+
+    def own(self, kind: Kind) -> SharedDoor:
+        """The door of this client's own vectors."""
+        return self._own if self.protects(kind) else self._clear
+
+    # Verification (Algorithm 2, lines 16–18).
+
+    def answer(self, askers: Sequence[bytes], questions: Sequence[bytes], bits: Sequence[bytes]) -> list[bytes]:
+        """For each asker: the bits, K_u and a fresh pairwise key, sealed to the asker."""
+        pairs = [SecretKey.generate() for _ in askers]
+        self.pairs_out = neighbour_door(pairs if self.protects(Kind.LOSS) else None)
+        return [
+            seal(
+                asker,
+                self._sender_key.reveal() + pair.reveal() + flags,
+                self._info("verification", asker, question),
+            )
+            for asker, question, flags, pair in zip(askers, questions, bits, pairs, strict=True)
+        ]
+
+    def verify(self, answers: Sequence[bytes], questions: Sequence[bytes]) -> list[bytes]:
+        """The bits of each answer; its keys open the neighbour's vectors from now on."""
+        opened = [
+            self._private.open(sealed, self._info("verification", self.public, question))
+            for sealed, question in zip(answers, questions, strict=True)
+        ]
+        senders = [SecretKey(content[:KEY_BYTES]) for content in opened]
+        pairs = [SecretKey(content[KEY_BYTES:ANSWER_KEYS]) for content in opened]
+        self._neighbours = neighbour_door(senders, self._slots)
+        self._clear_neighbours = neighbour_door(None)
+        self.pairs_in = neighbour_door(pairs if self.protects(Kind.LOSS) else None)
+        return [content[ANSWER_KEYS:] for content in opened]
+
+    def neighbours(self, kind: Kind) -> NeighbourDoor:
+        """The door of the neighbours' vectors, by handle."""
+        return self._neighbours if self.protects(kind) else self._clear_neighbours
+
+    # Owners that a client meets because they own one of its negatives.
+
+    def introduce(self, contact: int, public: bytes) -> bytes:
+        """A fresh pairwise key for an owner that is no neighbour, sealed to it."""
+        key = SecretKey.generate()
+        self._contacts_out[contact] = Channel(key)
+        return seal(public, key.reveal(), self._info("introduction", public))
+
+    def meet(self, contact: int, introduction: bytes) -> None:
+        key = SecretKey(
+            self._private.open(introduction, self._info("introduction", self.public))
+        )
+        self._contacts_in[contact] = Channel(key)
+
+    def seal_negative(self, contact: int, context: Context, index: int, content: bytes) -> bytes:
+        if not self.protects(Kind.LOSS):
+            return content
+        return self._contacts_out[contact].seal(context, index, content)
+
+    def open_negative(self, contact: int, context: Context, index: int, sealed: bytes) -> bytes:
+        if not self.protects(Kind.LOSS):
+            return sealed
+        return self._contacts_in[contact].open(context, index, sealed)
+
+    # Sums.
+
+    def peer_up(self, publics: Sequence[bytes]) -> None:
+        """Masks with these peers; of two, the one with the smaller public key adds."""
+        agreed = [self._private.agree(public, self._info("mask")) for public in publics]
+        peers = [
+            (key, 1 if self.public < public else -1)
+            for key, public in zip(agreed, publics, strict=True)
+        ]
+        # A federation of one has nobody to hide among: the sum is its own number.
+        self._masks = Masks(peers) if peers else None
+
+    def mask(self, context: Context, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        return values if self._masks is None else values + self._masks.mask(context, len(values))

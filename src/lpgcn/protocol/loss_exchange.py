@@ -1,0 +1,142 @@
+"""The server's part in the loss: final vectors out to the batch, gradients on to the items' owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.protocol import messages as m
+from lpgcn.protocol.rounds import Batch, Needs, Pushes
+from lpgcn.protocol.routes import Routes
+from lpgcn.protocol.sizes import Sizes
+
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+
+
+class Contacts:
+    """Handles that the server makes up for one party, so that it can tell others apart unnamed.
+
+    New handles are higher than all before, so that in a message the new contacts are the last ones.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[int, int] = {}
+
+    def handles(self, others: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The handles of these parties, and those parties that are new, in their handles' order."""
+        new = [other for other in dict.fromkeys(others) if other not in self._handles]
+        self._handles.update((other, len(self._handles) + i) for i, other in enumerate(new))
+        return [self._handles[other] for other in others], new
+
+
+class LossExchange:
+    """Draws up the messages of LOSS and of the first round backward."""
+
+    def __init__(self, routes: Routes, sizes: Sizes, publics: Sequence[bytes]) -> None:
+        self._routes, self._sizes, self._publics = routes, sizes, publics
+        self._owners_of = [Contacts() for _ in range(routes.n_clients)]
+        self._strangers_of = [Contacts() for _ in range(routes.n_clients)]
+
+    def requests(self, batch: Batch, finals: UInt8) -> Iterator[tuple[int, m.Samples]]:
+        """To each client of the batch its samples and the final vectors it needs."""
+        self._met: dict[int, tuple[Int64, list[int]]] = {}
+        for client, samples in _by_user(batch):
+            places, negative_of_sample = np.unique(batch.negatives[samples], return_inverse=True)
+            owners = self._routes.owner[places].tolist()
+            contacts, new = self._owners_of[client].handles(owners)
+            if not self._sizes.introduction:
+                new = []
+            self._met[client] = places, new
+            yield (
+                client,
+                m.Samples(
+                    header=b"",
+                    item_rows=finals[self._routes.arriving[client]].tobytes(),
+                    positions=m.pack_numbers(batch.positions[samples]),
+                    negatives=m.pack_numbers(negative_of_sample),
+                    negative_places=m.pack_numbers(places),
+                    negative_rows=finals[places].tobytes(),
+                    contacts=m.pack_numbers(contacts),
+                    new_contacts=b"".join(self._publics[owner] for owner in new),
+                    batch_size=m.pack_numbers([batch.size]),
+                    epoch=m.pack_numbers([batch.epoch]),
+                ),
+            )
+
+    def deliveries(
+        self,
+        batch: Batch,
+        needs: Needs,
+        replies: Mapping[int, m.Gradients],
+        asked: Pushes,
+        clients: Sequence[int],
+    ) -> Iterator[tuple[int, m.LossRows]]:
+        """To each touched client what the batch says about the items it owns."""
+        routes, sizes = self._routes, self._sizes
+        users = np.zeros((routes.n_clients, sizes.loss_user), dtype=np.uint8)
+        pairs = np.zeros((len(routes.entry_client), sizes.pair), dtype=np.uint8)
+        strangers: dict[int, list[tuple[int, int, bytes]]] = {}
+        introductions: dict[tuple[int, int], bytes] = {}
+        for client, reply in replies.items():
+            first, last = routes.entry_offsets[client], routes.entry_offsets[client + 1]
+            users[client] = m.rows(reply.user, "user", count=1, width=sizes.loss_user)[0]
+            pairs[first:last] = m.rows(
+                reply.pair_rows, "pair_rows", count=last - first, width=sizes.pair
+            )
+            places, new = self._met[client]
+            rows = m.rows(reply.negatives, "negatives", count=len(places), width=sizes.negative)
+            for index, (owner, row) in enumerate(
+                zip(routes.owner[places].tolist(), rows, strict=True)
+            ):
+                strangers.setdefault(owner, []).append((client, index, row.tobytes()))
+            sealed = m.rows(
+                reply.introductions, "introductions", count=len(new), width=sizes.introduction
+            )
+            introductions |= {
+                (owner, client): row.tobytes() for owner, row in zip(new, sealed, strict=True)
+            }
+        for client in clients:
+            present = needs.users[routes.neighbours[client]]
+            entries = routes.delivered[client]
+            entries = entries[needs.users[routes.entry_client[entries]]]
+            from_strangers = strangers.get(client, [])
+            senders = [sender for sender, _, _ in from_strangers]
+            contacts, new = self._strangers_of[client].handles(senders)
+            yield (
+                client,
+                m.LossRows(
+                    header=b"",
+                    user_rows=users[routes.neighbours[client][present]].tobytes(),
+                    user_present=m.pack_bits(present),
+                    pair_rows=pairs[entries].tobytes(),
+                    negatives=b"".join(row for _, _, row in from_strangers),
+                    contacts=m.pack_numbers(
+                        [
+                            number
+                            for contact, (_, index, _) in zip(
+                                contacts, from_strangers, strict=True
+                            )
+                            for number in (contact, index)
+                        ]
+                    ),
+                    order=m.pack_numbers(
+                        [routes.order_at(client, sender) for sender in senders]
+                    ),
+                    introductions=b"".join(
+                        introductions[client, sender] for sender in new if sizes.introduction
+                    ),
+                    wanted=m.pack_bits(asked.items[routes.owned[client]]),
+                    wants_user=bytes((int(asked.users[client]),)),
+                    batch_size=m.pack_numbers([batch.size]),
+                ),
+            )
+
+
+def _by_user(batch: Batch) -> Iterator[tuple[int, Int64]]:
+    """The batch's clients, rising, and the samples of each, in their order."""
+    order = np.argsort(batch.users, kind="stable")
+    users, first = np.unique(batch.users[order], return_index=True)
+    yield from zip(users.tolist(), np.split(order, first[1:]), strict=True)

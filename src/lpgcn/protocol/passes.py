@@ -1,0 +1,368 @@
+"""One client's part in a pass: forward, loss, backward, update (Algorithms 4, 9, 6 and 7).
+
+A request names the stage that it asks for and brings the rows that others pushed in the stage
+before. A stage opens all of them before it changes anything.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from lpgcn import fixed_point
+from lpgcn.config import Config
+from lpgcn.crypto import KEY_BYTES
+from lpgcn.model.loss import LossGradient
+from lpgcn.protocol import messages as m
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.keyring import Keyring
+from lpgcn.protocol.messages import Header, Phase
+from lpgcn.protocol.owner import Contributions, Owner
+from lpgcn.protocol.rows import PAIR, negative_row, to_rows, to_vectors
+from lpgcn.protocol.sizes import Sizes
+from lpgcn.protocol.suite import Kind
+from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
+
+Int64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+RATE: Final = struct.Struct("<d")
+
+
+class Passes:
+    """The nodes that a client owns, and the doors through which their vectors come and go."""
+
+    def __init__(self, config: Config, keys: Keyring, user: User) -> None:
+        self._config, self._keys = config, keys
+        self.user = user
+        self.owner: Owner | None = None
+        self._dtype = getattr(torch, config.dtype)
+        self._sizes = Sizes.of(config)
+        self.loss_total = 0
+        """The loss of this client's samples and nodes since it was last reported, in fixed point."""
+        self._said: LossMessage | None = None
+        self._gradient_begun = False
+        self._own_final = torch.empty(0)
+        self._built_push = torch.empty(0)
+
+    def place_questions(self, asked: Int64, asker_of_row: Int64, index_of_row: Int64) -> None:
+        """Which owner asked about which uploaded items: the order of the rows of scalars."""
+        self._asked, self._asker_of_row, self._index_of_row = asked, asker_of_row, index_of_row
+
+    # Forward.
+
+    def build(self, message: m.Exchange, header: Header) -> m.Push:
+        """LightGCN+: the owner sends W_i (Algorithm 7, line 16)."""
+        return self._push(header, message.wanted, None, self._own("item_users"))
+
+    def forward(self, message: m.Exchange, header: Header) -> m.Push:
+        """Algorithm 4: absorb what the last layer pushed, push the next."""
+        if header.layer:
+            self._absorb(message, Header(header.step, Phase.FORWARD, header.layer - 1))
+        else:
+            self._begin(message, header)
+        return self._push(header, message.wanted, message.wants_user, self._own_push())
+
+    def _begin(self, message: m.Exchange, header: Header) -> None:
+        user, owner = self.user, self.owner
+        if user.adam is None:
+            arrived = self._arrived_items(message, Header(header.step, Phase.BUILD))
+            user.nodes.build(user.sum(arrived, self._own("item_users")))
+        else:
+            user.nodes.begin(user.adam.parameter)
+        if owner is not None:
+            owner.nodes.begin(owner.adam["items"].parameter)
+        self._said, self._gradient_begun = None, False
+
+    def finish_forward(self, message: m.Exchange, header: Header) -> m.Push:
+        """Absorb the last layer; the owner sends the final vectors that somebody needs."""
+        self._absorb(message, Header(header.step, Phase.FORWARD, self._config.layers - 1))
+        self._own_final = self._none() if self.owner is None else self.owner.nodes.final()
+        return self._push(header, message.wanted, None, self._own_final)
+
+    def _absorb(self, message: m.Exchange, pushed: Header) -> None:
+        user, owner = self.user, self.owner
+        at_user = user.sum(self._arrived_items(message, pushed), self._own_push())
+        at_items = (
+            None
+            if owner is None
+            else owner.sum(self._arrived_users(message, pushed), user.nodes.push)
+        )
+        backward = pushed.phase == Phase.BACKWARD
+        (user.nodes.absorb_gradient if backward else user.nodes.absorb)(at_user)
+        if owner is not None and at_items is not None:
+            (owner.nodes.absorb_gradient if backward else owner.nodes.absorb)(at_items)
+
+    # Loss.
+
+    def loss(self, message: m.Samples, header: Header) -> m.Gradients:
+        """Algorithm 9: the loss of this client's samples, and what it says to the items' owners.
+
+        Something is sent for every listed item, so that traffic does not tell which one was used.
+        """
+        pushed = Header(header.step, Phase.FINAL)
+        batch_size, epoch = (
+            int(m.numbers(field, "number", below=1 << 31, count=1)[0])
+            for field in (message.batch_size, message.epoch)
+        )
+        negative_places = m.numbers(message.negative_places, "negative_places", below=1 << 32)
+        n_negatives = len(negative_places)
+        negatives = m.numbers(message.negatives, "negatives", below=n_negatives)
+        positions = m.numbers(
+            message.positions, "positions", below=1 << 32, count=len(negatives)
+        )
+        contacts = m.numbers(message.contacts, "contacts", below=1 << 32, count=n_negatives)
+        listed = self._open_items(message.item_rows, pushed, self.user.arriving_places)
+        drawn = self._open_items(message.negative_rows, pushed, negative_places)
+        samples = Samples(epoch, positions, negatives, n_negatives, batch_size)
+        said = self.user.loss(samples, listed, self._own_final, drawn)
+        introductions = self._introduce(message.new_contacts, contacts)
+        reply = m.Gradients(
+            header=b"",
+            user=self._seal_user(header, Kind.LOSS, said.final),
+            pair_rows=self._seal_pairs(header, said),
+            negatives=self._seal_negatives(header, said, negative_places, contacts),
+            introductions=introductions,
+        )
+        self._said = said
+        self.loss_total += fixed_point.total(said.loss)
+        return reply
+
+    def _introduce(self, publics: bytes, contacts: Int64) -> bytes:
+        """New contacts are the last ones that this client hears of, in the order of their handles."""
+        if len(publics) % KEY_BYTES:
+            raise MalformedMessageError(f"new_contacts has {len(publics)} bytes")
+        keys = [publics[i : i + KEY_BYTES] for i in range(0, len(publics), KEY_BYTES)]
+        new = np.unique(contacts)[-len(keys) :] if keys else np.empty(0, dtype=np.int64)
+        if len(new) != len(keys):
+            raise MalformedMessageError(f"{len(keys)} new contacts for {len(new)} handles")
+        return b"".join(map(self._keys.introduce, new.tolist(), keys))
+
+    def _seal_pairs(self, header: Header, said: LossMessage) -> bytes:
+        payload = said.listed[self._asked].view(np.uint8).reshape(-1, PAIR.itemsize)
+        context = self._keys.context(header.step, header.phase, 1)
+        sealed = self._keys.pairs_out.seal(
+            context, payload, self._asker_of_row, self._index_of_row
+        )
+        return sealed.tobytes()
+
+    def _seal_negatives(
+        self, header: Header, said: LossMessage, places: Int64, contacts: Int64
+    ) -> bytes:
+        rows = np.empty(len(places), dtype=negative_row(self._sizes.vector))
+        rows["vector"] = to_rows(said.final)
+        rows["place"], rows["pair"] = places, said.negatives
+        context = self._keys.context(header.step, header.phase, 2)
+        return b"".join(
+            self._keys.seal_negative(contact, context, index, row.tobytes())
+            for index, (contact, row) in enumerate(zip(contacts.tolist(), rows, strict=True))
+        )
+
+    # Backward.
+
+    def begin_backward(self, message: m.LossRows, header: Header) -> m.Push:
+        """g^(L): the client's own from its loss, its items' from what the batch clients sent."""
+        batch_size = int(m.numbers(message.batch_size, "batch_size", below=1 << 31, count=1)[0])
+        gradient = None if self.owner is None else self._item_gradient(message, header)
+        self._begin_gradient(gradient, batch_size)
+        return self._push(header, message.wanted, message.wants_user, self._own_push())
+
+    def _begin_gradient(self, items: LossGradient | None, batch_size: int) -> None:
+        own = no_gradient(self.user.nodes.push) if self._said is None else self._said.gradient
+        self.loss_total += fixed_point.total(self.user.begin_gradient(own, batch_size))
+        if self.owner is not None:
+            touched = items or no_gradient(self.owner.nodes.push)
+            self.loss_total += fixed_point.total(self.owner.begin_gradient(touched, batch_size))
+        self._gradient_begun = True
+
+    def _item_gradient(self, message: m.LossRows, header: Header) -> LossGradient:
+        owner = self.as_owner()
+        near = owner.neighbourhood
+        present = m.bits(message.user_present, "user_present", near.size)
+        said = Header(header.step, Phase.LOSS)
+        finals = self._open_users(message.user_rows, said, Kind.LOSS, present)
+        from_neighbours = self._open_pairs(message.pair_rows, said, present)
+        stranger_finals, from_strangers = self._open_strangers(message, said)
+        own_final, from_self = self._from_self()
+        sent = torch.cat((finals, own_final, stranger_finals))
+        parts = (from_neighbours, from_self, from_strangers)
+        return Contributions.join(parts).gather(sent)
+
+    def _open_pairs(self, field: bytes, said: Header, present: Bits) -> Contributions:
+        near = self.as_owner().neighbourhood
+        of_row = near.handles
+        rows = np.flatnonzero(present[of_row])
+        sealed = m.rows(field, "pair_rows", count=len(rows), width=self._sizes.pair)
+        handles = of_row[rows]
+        context = self._keys.context(said.step, said.phase, 1)
+        opened = self._keys.pairs_in.open(
+            context, np.zeros_like(handles), sealed, handles, rows - near.offsets[handles]
+        )
+        pairs = np.ascontiguousarray(opened).view(PAIR).reshape(-1)
+        ranks = 2 * near.ranks(handles) + 1
+        return Contributions.of(near.items[rows], handles, ranks, pairs)
+
+    def _open_strangers(self, message: m.LossRows, said: Header) -> tuple[Tensor, Contributions]:
+        """Clients that had one of the owned items as a negative."""
+        owner, width = self.as_owner(), self._sizes.negative
+        count = len(message.negatives) // width
+        sealed = m.rows(message.negatives, "negatives", count=count, width=width)
+        # A contact, and the number of the negative among those of its sender.
+        about = m.numbers(message.contacts, "contacts", below=1 << 32, count=2 * count)
+        order = m.numbers(message.order, "order", below=1 << 32, count=count)
+        self._meet(message.introductions, about[0::2])
+        context = self._keys.context(said.step, said.phase, 2)
+        opened = b"".join(
+            self._keys.open_negative(contact, context, index, row.tobytes())
+            for contact, index, row in zip(
+                about[0::2].tolist(), about[1::2].tolist(), sealed, strict=True
+            )
+        )
+        content = np.frombuffer(opened, dtype=negative_row(self._sizes.vector))
+        vectors = to_vectors(content["vector"], self._dtype)
+        items = np.searchsorted(owner.places, content["place"].astype(np.int64))
+        senders = owner.neighbourhood.size + 1 + np.arange(count)
+        return vectors, Contributions.of(items, senders, 2 * order, content["pair"])
+
+    def _meet(self, introductions: bytes, contacts: Int64) -> None:
+        width = self._sizes.introduction
+        sealed = [introductions[i : i + width] for i in range(0, len(introductions), width or 1)]
+        new = np.unique(contacts)[-len(sealed) :] if sealed else np.empty(0, dtype=np.int64)
+        if len(new) != len(sealed):
+            raise MalformedMessageError(f"{len(sealed)} introductions for {len(new)} contacts")
+        for contact, introduction in zip(new.tolist(), sealed, strict=True):
+            self._keys.meet(contact, introduction)
+
+    def _from_self(self) -> tuple[Tensor, Contributions]:
+        """What this client's own samples say about listed items that it owns itself."""
+        user, near = self.user, self.as_owner().neighbourhood
+        own = np.flatnonzero(user.own_rows >= 0) if self._said is not None else np.empty(0, np.int64)
+        final = self._blank(1) if self._said is None else self._said.final
+        pairs = np.empty(0, dtype=PAIR) if self._said is None else self._said.listed[own]
+        senders = np.full(len(own), near.size)
+        ranks = np.full(len(own), 2 * near.own_rank + 1)
+        return final, Contributions.of(user.own_rows[own], senders, ranks, pairs)
+
+    def backward(self, message: m.Exchange, header: Header) -> m.Push:
+        """Algorithm 6: absorb what the last layer pushed, push the next."""
+        self._absorb_gradient(message, Header(header.step, Phase.BACKWARD, header.layer - 1))
+        return self._push(header, message.wanted, message.wants_user, self._own_push())
+
+    def _absorb_gradient(self, message: m.Exchange, pushed: Header) -> None:
+        if not self._gradient_begun:
+            self._begin_gradient(None, 1)
+        self._absorb(message, pushed)
+
+    # Update.
+
+    def update(self, message: m.Exchange, header: Header) -> m.Push:
+        """Algorithm 1, lines 10–15: Adam for the client's own parameters and its items'.
+
+        LightGCN+ (Algorithm 7, line 11): the gradient of e_u^(0) goes back to the W_i it is made of.
+        """
+        rate = _rate(message)
+        self._absorb_gradient(message, Header(header.step, Phase.BACKWARD, self._config.layers - 1))
+        user, owner = self.user, self.owner
+        if owner is not None:
+            owner.adam["items"].step(owner.nodes.gradient(), rate)
+        if user.adam is not None:
+            user.adam.step(user.nodes.gradient(), rate)
+            return m.Push(header=b"", user=b"", items=b"")
+        self._built_push = user.nodes.push_gradient()
+        sealed = self._seal_user(header, Kind.USER_BACKWARD, self._built_push)
+        return m.Push(header=b"", user=sealed, items=b"")
+
+    def update_built(self, message: m.Exchange, header: Header) -> m.Reply:
+        """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
+        owner, rate = self.as_owner(), _rate(message)
+        arrived = self._arrived_users(message, Header(header.step, Phase.UPDATE))
+        owner.adam["item_users"].step(owner.sum(arrived, self._built_push), rate)
+        return m.Reply(header=b"")
+
+    # Rows in and out.
+
+    def as_owner(self) -> Owner:
+        if self.owner is None:
+            raise UnexpectedMessageError("a message for a convolution-client, but nothing is owned")
+        return self.owner
+
+    def _none(self) -> Tensor:
+        return self._blank(0)
+
+    def _blank(self, count: int) -> Tensor:
+        return torch.zeros((count, self._config.dim), dtype=self._dtype)
+
+    def _own(self, name: str) -> Tensor:
+        return self._none() if self.owner is None else self.owner.adam[name].parameter
+
+    def _own_push(self) -> Tensor:
+        return self._none() if self.owner is None else self.owner.nodes.push
+
+    def _open_items(self, field: bytes, pushed: Header, places: Int64) -> Tensor:
+        rows = m.rows(field, "item_rows", count=len(places), width=self._sizes.item)
+        context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
+        return to_vectors(self._keys.items.open(context, places, rows), self._dtype)
+
+    def open_catalogue(self, field: bytes, step: int, n_items: int) -> Tensor:
+        """The final vectors of all items, in the order of the catalogue."""
+        return self._open_items(field, Header(step, Phase.FINAL), np.arange(n_items))
+
+    def _arrived_items(self, message: m.Exchange, pushed: Header) -> Tensor:
+        places = self.user.arriving_places
+        present = m.bits(message.item_present, "item_present", len(places))
+        opened = self._open_items(message.item_rows, pushed, places[present])
+        return self._filled(opened, present)
+
+    def _open_users(self, field: bytes, pushed: Header, kind: Kind, present: Bits) -> Tensor:
+        count = int(present.sum())
+        rows = m.rows(field, "user_rows", count=count, width=self._sizes.user(kind))
+        context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
+        senders = np.zeros(count, dtype=np.uint32)
+        keys = None if count == len(present) else np.flatnonzero(present)
+        opened = self._keys.neighbours(kind).open(context, senders, rows, keys)
+        return self._filled(to_vectors(opened, self._dtype), present)
+
+    def _arrived_users(self, message: m.Exchange, pushed: Header) -> Tensor:
+        kind = Kind.USER_FORWARD if pushed.phase == Phase.FORWARD else Kind.USER_BACKWARD
+        size = self.as_owner().neighbourhood.size
+        present = m.bits(message.user_present, "user_present", size)
+        return self._open_users(message.user_rows, pushed, kind, present)
+
+    def _filled(self, opened: Tensor, present: Bits) -> Tensor:
+        """Rows that were not sent are zero."""
+        if len(opened) == len(present):
+            return opened
+        full = self._blank(len(present))
+        full[torch.from_numpy(present)] = opened
+        return full
+
+    def _seal_user(self, header: Header, kind: Kind, vector: Tensor) -> bytes:
+        context = self._keys.context(header.step, header.phase, header.layer)
+        return self._keys.own(kind).seal(context, np.zeros(1, np.uint32), to_rows(vector)).tobytes()
+
+    def _push(
+        self, header: Header, wanted: bytes, wants_user: bytes | None, items: Tensor
+    ) -> m.Push:
+        sealed_user = sealed_items = b""
+        if wants_user == b"\1":
+            kind = Kind.USER_FORWARD if header.phase == Phase.FORWARD else Kind.USER_BACKWARD
+            sealed_user = self._seal_user(header, kind, self.user.nodes.push)
+        if self.owner is not None:
+            chosen = m.bits(wanted, "wanted", len(self.owner.places))
+            if chosen.any():
+                rows = to_rows(items)[chosen]
+                context = self._keys.context(header.step, header.phase, header.layer)
+                sealed = self._keys.items.seal(context, self.owner.places[chosen], rows)
+                sealed_items = sealed.tobytes()
+        return m.Push(header=b"", user=sealed_user, items=sealed_items)
+
+
+def _rate(message: m.Exchange) -> float:
+    if len(message.learning_rate) != RATE.size:
+        raise MalformedMessageError("an update without a learning rate")
+    rate: float = RATE.unpack(message.learning_rate)[0]
+    return rate

@@ -1,0 +1,57 @@
+"""The sizes of rows under a suite: a row of one kind has one size, whatever it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lpgcn.config import Config
+from lpgcn.crypto import CHANNEL_OVERHEAD, SEAL_OVERHEAD
+from lpgcn.protocol.rows import PAIR, negative_row, row_bytes
+from lpgcn.protocol.suite import SUITES, Key, Kind
+
+_BYTES = {"float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of one row as it travels."""
+
+    vector: int
+    """A plain vector: d numbers."""
+    item: int
+    user_forward: int
+    user_backward: int
+    loss_user: int
+    pair: int
+    negative: int
+    introduction: int
+
+    @classmethod
+    def of(cls, config: Config) -> Sizes:
+        vector = config.dim * _BYTES[config.dtype]
+        suite = SUITES[config.suite]
+        clear_loss = suite[Kind.LOSS] is Key.CLEAR
+        negative = negative_row(vector).itemsize
+        return cls(
+            vector=vector,
+            item=row_bytes(vector, suite[Kind.ITEM]),
+            user_forward=row_bytes(vector, suite[Kind.USER_FORWARD]),
+            user_backward=row_bytes(vector, suite[Kind.USER_BACKWARD]),
+            loss_user=row_bytes(vector, suite[Kind.LOSS]),
+            pair=row_bytes(PAIR.itemsize, suite[Kind.LOSS]),
+            negative=negative if clear_loss else negative + CHANNEL_OVERHEAD,
+            introduction=0 if clear_loss else 32 + SEAL_OVERHEAD,
+        )
+
+    def user(self, kind: Kind) -> int:
+        return {
+            Kind.USER_FORWARD: self.user_forward,
+            Kind.USER_BACKWARD: self.user_backward,
+            Kind.LOSS: self.loss_user,
+        }[kind]
+
+    def largest(self, n_users: int, n_items: int) -> int:
+        """No message is longer: every row of every kind, and a kilobyte for the rest."""
+        per_user = self.user_forward + self.negative + self.introduction + 256
+        per_pair = self.pair + 8
+        return 1024 + n_users * per_user + n_items * (self.item + 64) + per_pair * n_users * n_items
