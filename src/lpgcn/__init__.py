@@ -1,3 +1,56 @@
-"""lpgcn: lossless, private, federated graph-convolution recommendation."""
+"""lpgcn: lossless, private, federated graph-convolution recommendation.
+
+import lpgcn
+
+summary = lpgcn.train("demo", lpgcn.Config(epochs=20), out="runs/demo")
+lpgcn.Recommender.load("runs/demo").recommend("user-1", k=10)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lpgcn.config import Config
+    from lpgcn.data import Columns, Interactions, Split, load, read_split
+    from lpgcn.errors import LpgcnError
+    from lpgcn.runtime.recommender import Recommendation, Recommender
+    from lpgcn.runtime.run_folder import Summary
+    from lpgcn.runtime.source import Source
+    from lpgcn.runtime.training import train
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Columns",
+    "Config",
+    "Interactions",
+    "LpgcnError",
+    "Recommendation",
+    "Recommender",
+    "Source",
+    "Split",
+    "Summary",
+    "load",
+    "read_split",
+    "train",
+]
+
+_ROOMS = {
+    "lpgcn.config": ("Config",),
+    "lpgcn.data": ("Columns", "Interactions", "Split", "load", "read_split"),
+    "lpgcn.errors": ("LpgcnError",),
+    "lpgcn.runtime.recommender": ("Recommendation", "Recommender"),
+    "lpgcn.runtime.run_folder": ("Summary",),
+    "lpgcn.runtime.source": ("Source",),
+    "lpgcn.runtime.training": ("train",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name is imported when it is first used: torch alone takes a second."""
+    for room, names in _ROOMS.items():
+        if name in names:
+            return getattr(import_module(room), name)
+    raise AttributeError(f"module 'lpgcn' has no attribute {name!r}")

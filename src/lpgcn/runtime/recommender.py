@@ -1,24 +1,25 @@
-"""A trained model: load it, ask it for recommendations."""
+"""A trained model: load it, ask it for recommendations, measure it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import Tensor
 
 from lpgcn.config import Config, write_atomically
-from lpgcn.data import Ids, Interactions
+from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import top_items
-from lpgcn.runtime.engine import Vectors
+from lpgcn.evaluation import Evaluation, evaluate, top_items
+from lpgcn.runtime.engine import Part, Vectors, masked_items
 
-FORMAT = 1
+FORMAT: Final = 1
 
 
 class ModelError(LpgcnError):
@@ -36,8 +37,23 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     n_items: int
 
 
+class _Format(msgspec.Struct):
+    """Any version's `config.json`."""
+
+    format: int
+
+
+class _ModelIds(msgspec.Struct, frozen=True):
+    """`ids.json` of a model folder."""
+
+    users: list[int | str]
+    items: list[int | str]
+
+
 @dataclass(frozen=True)
 class Recommendation:
+    """An item and its score e_u·e_i."""
+
     item: int | str
     score: float
 
@@ -66,17 +82,28 @@ class Recommender:
             if item >= 0
         ]
 
+    def evaluate(self, split: Split, at: Sequence[int], part: Part = "test") -> Evaluation:
+        """The metrics of a part of the data set that the model was trained on, at any K."""
+        if split.fingerprint != self.card.fingerprint:
+            raise ModelError(
+                f"the data has changed: the model was trained on {self.card.dataset} with "
+                f"fingerprint {self.card.fingerprint[:12]}, found {split.fingerprint[:12]}; "
+                "bring the old data back, or train a new model"
+            )
+        masked = masked_items(split, self.card.config, part)
+        return evaluate(self.vectors.users, self.vectors.items, masked, split.parts[part], at)
+
     def save(self, folder: Path) -> None:
         """`config.json` is written last: a folder that has one is complete."""
-        folder.mkdir(parents=True, exist_ok=True)
         tensors = {
-            "users": self.vectors.users.contiguous(),
-            "items": self.vectors.items.contiguous(),
+            "users": self.vectors.users,
+            "items": self.vectors.items,
             "seen_offsets": torch.from_numpy(self.seen.offsets),
             "seen_items": torch.from_numpy(self.seen.items),
         }
-        write_atomically(folder / "vectors.safetensors", save(tensors))
-        ids = {"users": self.user_ids.values.tolist(), "items": self.item_ids.values.tolist()}
+        packed = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        write_atomically(folder / "vectors.safetensors", save(packed))
+        ids = _ModelIds(list(self.user_ids), list(self.item_ids))
         write_atomically(folder / "ids.json", msgspec.json.encode(ids))
         card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
         write_atomically(folder / "config.json", card)
@@ -85,33 +112,35 @@ class Recommender:
     def load(cls, folder: Path | str) -> Recommender:
         """From a model folder, or from a run folder that has one."""
         folder = Path(folder)
-        if (folder / "model" / "config.json").exists():
+        if (folder / "model").is_dir():
             folder = folder / "model"
         try:
-            card = msgspec.json.decode((folder / "config.json").read_bytes(), type=ModelCard)
-            tensors = load_file(folder / "vectors.safetensors")
-            ids = msgspec.json.decode((folder / "ids.json").read_bytes())
+            return cls._read(folder)
         except FileNotFoundError as error:
             raise ModelError(
-                f"{folder} has no finished model ({error.filename} is missing); "
+                f"{folder} has no finished model ({error}); "
                 "train one with `lpgcn train`, or finish a run with `--resume`"
             ) from error
-        except (msgspec.DecodeError, SafetensorError) as error:
+        except (msgspec.DecodeError, SafetensorError, KeyError, ValueError) as error:
             raise ModelError(f"{folder} is damaged: {error}; train the model anew") from error
-        if card.format != FORMAT:
-            raise ModelError(f"{folder} has format {card.format}; this version reads {FORMAT}")
-        return cls(
-            card,
-            Vectors(tensors["users"], tensors["items"]),
-            Ids(np.array(ids["users"])),
-            Ids(np.array(ids["items"])),
-            _seen(tensors, card),
+
+    @classmethod
+    def _read(cls, folder: Path) -> Recommender:
+        about = (folder / "config.json").read_bytes()
+        if (found := msgspec.json.decode(about, type=_Format).format) != FORMAT:
+            raise ModelError(
+                f"{folder} has format {found}, expected {FORMAT}; "
+                "use the version of lpgcn that wrote it, or train the model anew"
+            )
+        card = msgspec.json.decode(about, type=ModelCard)
+        tensors = load_file(folder / "vectors.safetensors")
+        ids = msgspec.json.decode((folder / "ids.json").read_bytes(), type=_ModelIds)
+        sizes = tensors["seen_offsets"].diff().numpy()
+        seen = Interactions.from_pairs(
+            np.repeat(np.arange(card.n_users), sizes),
+            tensors["seen_items"].numpy(),
+            card.n_users,
+            card.n_items,
         )
-
-
-def _seen(tensors: dict[str, Tensor], card: ModelCard) -> Interactions:
-    sizes = tensors["seen_offsets"].diff().numpy()
-    users = np.repeat(np.arange(card.n_users), sizes)
-    return Interactions.from_pairs(
-        users, tensors["seen_items"].numpy(), card.n_users, card.n_items
-    )
+        vectors = Vectors(tensors["users"], tensors["items"])
+        return cls(card, vectors, Ids(np.array(ids.users)), Ids(np.array(ids.items)), seen)

@@ -1,10 +1,11 @@
 """The folder of a run: nothing in it is ever half-written, and a killed run goes on from it.
 
-    config.toml       what was asked for
-    metrics.jsonl     one line an epoch
-    summary.json      what came out, written last
-    model/            the trained model (see `Recommender`)
-    checkpoint.safetensors   everything that the next step depends on
+data.toml         which data, and their fingerprint
+config.toml       the configuration; it can be given to --config again
+metrics.jsonl     one line an epoch
+checkpoint.safetensors   everything that the next step depends on
+model/            the trained model (see `Recommender`)
+summary.json      what came out, written last
 """
 
 from __future__ import annotations
@@ -12,32 +13,28 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from lpgcn.config import Config, parse, read_toml, write_atomically, write_toml
+from lpgcn.config import Config, convert, read_config, read_toml, write_atomically, write_toml
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping
-
-_OURS = ("config.toml", "metrics.jsonl", "summary.json", "checkpoint.safetensors", "model")
+from lpgcn.runtime.source import Source
 
 
 class RunFolderError(LpgcnError):
-    """A run folder that is in the way, missing, or of another run."""
+    """A run folder that is in the way, missing, damaged, or of another run."""
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which data a run is about: a named data set, or files."""
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the bits of a run."""
 
-    dataset: str
-    train: str | None = None
-    valid: str | None = None
-    test: str | None = None
-    ratio: tuple[float, float, float] | None = None
+    source: Source
+    config: Config
+    fingerprint: str
 
 
 class EpochMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,17 +47,41 @@ class EpochMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     valid: dict[str, float] | None = None
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The end of an epoch."""
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run has come."""
 
     stopping: EarlyStopping
-    epoch: int
-    seconds: float
+    epoch: int = 0
+    seconds: float = 0.0
+    best: EpochMetrics | None = None
+    """The epoch with the best validation so far."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """`summary.json`: what came out of a run."""
+
+    version: str
+    dataset: str
     fingerprint: str
+    mode: str
+    model: str
+    epochs: int
+    best_epoch: int
+    steps: int
+    seconds: float
+    loss: float
+    valid: dict[str, float]
+    test: dict[str, float]
+    test_users: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The end of an epoch: how far the run is, the engine's state, the best parameters so far."""
+
+    progress: Progress
     state: dict[str, Tensor]
     best: dict[str, Tensor]
-    """The parameters with the best validation so far."""
 
 
 class RunFolder:
@@ -68,98 +89,102 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._data, self._config = path / "data.toml", path / "config.toml"
+        self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
+        self._checkpoint = path / "checkpoint.safetensors"
+        self.model = path / "model"
 
-    @property
-    def _checkpoint(self) -> Path:
-        return self.path / "checkpoint.safetensors"
+    def begin(self, run: Run, *, overwrite: bool) -> None:
+        """Start a run here. A folder with another run is left alone unless `overwrite`.
 
-    def begin(self, source: Source, config: Config, *, overwrite: bool) -> None:
-        """Start a run here. A folder with another run is left alone unless `overwrite`."""
-        present = [name for name in _OURS if (self.path / name).exists()]
+        `config.toml` is written last and deleted first: a folder that has one has a run.
+        """
+        ours = (self._config, self._data, self._metrics, self._summary, self._checkpoint)
+        present = [path for path in (*ours, self.model) if path.exists()]
         if present and not overwrite:
             raise RunFolderError(
-                f"{self.path} already has a run ({', '.join(present)}); continue it with --resume, "
-                "replace it with --overwrite, or choose another --out"
+                f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
+                "continue it with --resume, replace it with --overwrite, or choose another --out"
             )
-        for name in present:
-            if name == "model":
-                shutil.rmtree(self.path / name)
-            else:
-                (self.path / name).unlink()
-        write_toml(self.path / "config.toml", {**asdict(source), **asdict(config)})
+        for path in ours:
+            path.unlink(missing_ok=True)
+        if self.model.exists():
+            shutil.rmtree(self.model)
+        source = {**msgspec.to_builtins(run.source), "fingerprint": run.fingerprint}
+        write_toml(self._data, source)
+        write_toml(self._config, msgspec.to_builtins(run.config))
 
-    def describe(self) -> tuple[Source, Config]:
-        """What the run here was asked to do."""
-        path = self.path / "config.toml"
-        if not path.exists():
-            raise RunFolderError(f"{self.path} has no run: {path} is missing; check the folder")
-        values = read_toml(path)
-        source = {key: values.pop(key) for key in Source.__struct_fields__ if key in values}
-        return msgspec.convert(source, Source), parse(values)
+    def describe(self) -> Run:
+        """What the run here is about."""
+        if not self._config.exists():
+            raise RunFolderError(
+                f"{self.path} has no run: {self._config.name} is missing; check the folder"
+            )
+        values = read_toml(self._data)
+        fingerprint = str(values.pop("fingerprint", ""))
+        source = convert(values, Source, str(self._data))
+        return Run(source=source, config=read_config(self._config), fingerprint=fingerprint)
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         tensors = {f"state.{name}": value for name, value in checkpoint.state.items()}
         tensors |= {f"best.{name}": value for name, value in checkpoint.best.items()}
-        about = msgspec.to_builtins(
-            {
-                "stopping": checkpoint.stopping,
-                "epoch": checkpoint.epoch,
-                "seconds": checkpoint.seconds,
-                "fingerprint": checkpoint.fingerprint,
-            }
-        )
-        content = save(tensors, metadata={"about": msgspec.json.encode(about).decode()})
-        write_atomically(self._checkpoint, content)
+        progress = msgspec.json.encode(checkpoint.progress).decode()
+        write_atomically(self._checkpoint, save(tensors, metadata={"progress": progress}))
 
     def load_checkpoint(self) -> Checkpoint | None:
+        """The last one, if there is one. What a kill left half-written is removed."""
+        for stale in self.path.glob(".*.tmp"):
+            stale.unlink()
         if not self._checkpoint.exists():
             return None
         try:
             with safe_open(self._checkpoint, framework="pt") as file:
-                about = msgspec.json.decode(file.metadata()["about"])
+                about = (file.metadata() or {}).get("progress", "")
+                progress = msgspec.json.decode(about, type=Progress)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+        except (SafetensorError, msgspec.DecodeError) as error:
             raise RunFolderError(
-                f"{self._checkpoint} is damaged: {error}; delete it to begin the run anew"
+                f"{self._checkpoint} is damaged: {error}; delete it and --resume begins from the "
+                "first epoch"
             ) from error
-        return Checkpoint(
-            EarlyStopping(**about["stopping"]),
-            about["epoch"],
-            about["seconds"],
-            about["fingerprint"],
-            _under("state.", tensors),
-            _under("best.", tensors),
-        )
+        return Checkpoint(progress, _under("state.", tensors), _under("best.", tensors))
+
+    def metrics(self) -> list[EpochMetrics]:
+        """One entry an epoch."""
+        if not self._metrics.exists():
+            return []
+        # A kill can leave a last line without its end; it belongs to an epoch that is run again.
+        complete = self._metrics.read_bytes().rpartition(b"\n")[0]
+        try:
+            return [msgspec.json.decode(line, type=EpochMetrics) for line in complete.splitlines()]
+        except msgspec.DecodeError as error:
+            raise RunFolderError(
+                f"{self._metrics} is damaged: {error}; mend or delete it"
+            ) from error
 
     def keep_metrics_until(self, epoch: int) -> None:
         """Forget the epochs after a checkpoint: they are about to be run again."""
-        write_atomically(
-            self.path / "metrics.jsonl",
-            b"".join(
-                msgspec.json.encode(line) + b"\n" for line in self.metrics() if line.epoch <= epoch
-            ),
-        )
-
-    def metrics(self) -> list[EpochMetrics]:
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
-        # A kill can leave a last line without its end; it belongs to an epoch that is run again.
-        complete = path.read_bytes().rpartition(b"\n")[0]
-        return [msgspec.json.decode(line, type=EpochMetrics) for line in complete.splitlines()]
+        kept = [msgspec.json.encode(line) for line in self.metrics() if line.epoch <= epoch]
+        write_atomically(self._metrics, b"".join(line + b"\n" for line in kept))
 
     def append_metrics(self, metrics: EpochMetrics) -> None:
-        with (self.path / "metrics.jsonl").open("ab") as file:
+        with self._metrics.open("ab") as file:
             file.write(msgspec.json.encode(metrics) + b"\n")
 
-    def write_summary(self, summary: msgspec.Struct) -> None:
+    def write_summary(self, summary: Summary) -> None:
         content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-        write_atomically(self.path / "summary.json", content)
+        write_atomically(self._summary, content)
 
-
-def asdict(struct: msgspec.Struct) -> dict[str, Any]:
-    values: dict[str, Any] = msgspec.to_builtins(struct)
-    return values
+    def summary(self) -> Summary | None:
+        """What came out, if the run is finished."""
+        if not self._summary.exists():
+            return None
+        try:
+            return msgspec.json.decode(self._summary.read_bytes(), type=Summary)
+        except msgspec.DecodeError as error:
+            raise RunFolderError(
+                f"{self._summary} is damaged: {error}; delete it and --resume writes it again"
+            ) from error
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

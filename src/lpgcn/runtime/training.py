@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
-import msgspec
+from torch import Tensor
 
 from lpgcn import __version__
 from lpgcn.config import Config
-from lpgcn.data import Split, load, read_split
+from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Engine
@@ -19,57 +19,27 @@ from lpgcn.runtime.recommender import FORMAT, ModelCard, Recommender
 from lpgcn.runtime.run_folder import (
     Checkpoint,
     EpochMetrics,
+    Progress,
+    Run,
     RunFolder,
     RunFolderError,
-    Source,
+    Summary,
 )
+from lpgcn.runtime.source import Source, SourceError
+
+_SECONDS_TO_LOSE: Final = 60.0
+"""Where validations are rare, this is about how much work a kill can cost."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """`summary.json`: what came out of a run."""
+class Observer:
+    """Told about the progress of a run; this one tells nobody."""
 
-    version: str
-    dataset: str
-    fingerprint: str
-    mode: str
-    model: str
-    epochs: int
-    best_epoch: int
-    steps: int
-    seconds: float
-    loss: float
-    valid: dict[str, float]
-    test: dict[str, float]
-    test_users: int
+    def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
+        """A run begins, or goes on after what was done so far."""
 
-
-class Observer(Protocol):
-    """Told about progress while a run goes on."""
-
-    def run_began(self, split: Split, config: Config, steps: int, done: int) -> None: ...
     def step_done(self) -> None: ...
+
     def epoch_done(self, metrics: EpochMetrics) -> None: ...
-
-
-class Silent:
-    """An observer that tells nobody."""
-
-    def run_began(self, split: Split, config: Config, steps: int, done: int) -> None: ...
-    def step_done(self) -> None: ...
-    def epoch_done(self, metrics: EpochMetrics) -> None: ...
-
-
-def open_source(source: Source, seed: int) -> Split:
-    if source.train is None:
-        return load(source.dataset)
-    options = {} if source.ratio is None else {"ratio": source.ratio}
-    return read_split(
-        Path(source.train),
-        None if source.valid is None else Path(source.valid),
-        None if source.test is None else Path(source.test),
-        seed=seed,
-        **options,
-    )
 
 
 def engine_for(split: Split, config: Config) -> Engine:
@@ -89,111 +59,107 @@ def train(
     """Train, validate, test once, and save everything in the folder `out`.
 
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
-    and ends in the same bits as if it had never been interrupted.
+    and ends in the same bits as if it had never been interrupted. A finished run is left as it is.
     """
     folder = RunFolder(Path(out))
-    source = Source(dataset=dataset) if isinstance(dataset, str) else dataset
-    if resume:
-        source, config = _same_run(folder, source, config)
-    else:
-        config = Config() if config is None else config
-    split = open_source(source, config.seed)
+    source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
+    config = config or (folder.describe().config if resume else Config())
+    split = source.open(config.seed)
+    _check_heldout(split)
+    run = Run(source=source, config=config, fingerprint=split.fingerprint)
     if not resume:
-        folder.begin(source, config, overwrite=overwrite)
+        folder.begin(run, overwrite=overwrite)
+    else:
+        _check_same(folder, run)
+        if summary := folder.summary():
+            return summary
     keep_freed_memory()
-    return _Run(folder, split, config, observer or Silent()).finish(resume=resume)
+    return _Training(folder, run, split, observer or Observer()).finish()
 
 
-def _same_run(folder: RunFolder, source: Source, config: Config | None) -> tuple[Source, Config]:
-    saved_source, saved = folder.describe()
-    if (source, config or saved) != (saved_source, saved):
+def _check_heldout(split: Split) -> None:
+    for part in ("valid", "test"):
+        if not len(split.parts[part]):
+            raise SourceError(
+                f"the {part} part of {split.name} has no interactions; training needs it to choose "
+                "the best epoch and to report it: give --valid and --test, or a --ratio that "
+                "leaves some for both"
+            )
+
+
+def _check_same(folder: RunFolder, run: Run) -> None:
+    saved = folder.describe()
+    for found, wanted in ((saved.source, run.source), (saved.config, run.config)):
+        for key in found.__struct_fields__:
+            if getattr(found, key) != getattr(wanted, key):
+                raise RunFolderError(
+                    f"the run in {folder.path} has {key} {getattr(found, key)}, not "
+                    f"{getattr(wanted, key)}; --resume continues it exactly as it was: leave the "
+                    "option out, or begin another run with another --out"
+                )
+    if saved.fingerprint != run.fingerprint:
         raise RunFolderError(
-            f"{folder.path} has a run with another configuration or data set; --resume continues "
-            "it exactly as it was: leave the other options out, or choose another --out"
+            f"the data has changed: the run in {folder.path} began with fingerprint "
+            f"{saved.fingerprint[:12]}, found {run.fingerprint[:12]}; bring the old data back, or "
+            "begin another run"
         )
-    return saved_source, saved
 
 
-class _Run:
+class _Training:
     """One run from its (new or saved) beginning to its summary."""
 
-    def __init__(
-        self, folder: RunFolder, split: Split, config: Config, observer: Observer
-    ) -> None:
-        self._folder, self._split, self._config = folder, split, config
-        self._observer = observer
-        self._engine = engine_for(split, config)
-        self._stopping = EarlyStopping(config.patience)
-        self._best = self._engine.parameters()
-        self._epoch = 0
-        self._seconds_before = 0.0
+    def __init__(self, folder: RunFolder, run: Run, split: Split, observer: Observer) -> None:
+        self._folder, self._run, self._config = folder, run, run.config
+        self._split, self._observer = split, observer
+        self._engine = engine_for(split, run.config)
+        self._progress = Progress(stopping=EarlyStopping(run.config.patience))
+        self._best: dict[str, Tensor] = {}
+        self._go_back()
 
-    def finish(self, *, resume: bool) -> Summary:
-        if resume:
-            self._go_back()
+    def _go_back(self) -> None:
+        """To the last checkpoint, or to the very beginning."""
+        if checkpoint := self._folder.load_checkpoint():
+            self._engine.restore(checkpoint.state)
+            self._best, self._progress = checkpoint.best, checkpoint.progress
+        self._folder.keep_metrics_until(self._progress.epoch)
+        self._saved_at = self._progress.seconds
+        self._zero = time.monotonic() - self._progress.seconds
+
+    def finish(self) -> Summary:
         config, engine = self._config, self._engine
         steps = engine.steps_per_epoch
         total = steps * config.epochs
-        self._observer.run_began(self._split, config, total, self._epoch * steps)
-        self._began = time.monotonic()
-        while self._epoch < config.epochs and not self._stopping.exhausted:
+        self._observer.run_began(self._run, self._split, steps, self._progress)
+        while self._progress.epoch < config.epochs and not self._progress.stopping.exhausted:
+            epoch = self._progress.epoch
             for step in range(steps):
-                rate = config.learning_rate(self._epoch * steps + step, total)
-                engine.step(self._epoch, step, rate)
+                engine.step(epoch, step, config.learning_rate(epoch * steps + step, total))
                 self._observer.step_done()
-            self._epoch += 1
-            self._after_epoch()
+            self._end_epoch(epoch + 1)
         return self._conclude()
 
-    def _go_back(self) -> None:
-        checkpoint = self._folder.load_checkpoint()
-        self._folder.keep_metrics_until(0 if checkpoint is None else checkpoint.epoch)
-        if checkpoint is None:
-            return
-        if checkpoint.fingerprint != self._split.fingerprint:
-            raise RunFolderError(
-                f"the data has changed: the run in {self._folder.path} began with fingerprint "
-                f"{checkpoint.fingerprint[:12]}, found {self._split.fingerprint[:12]}; "
-                "bring the old data back, or begin a new run"
-            )
-        self._engine.restore(checkpoint.state)
-        self._best = checkpoint.best
-        self._stopping = checkpoint.stopping
-        self._epoch = checkpoint.epoch
-        self._seconds_before = checkpoint.seconds
-
-    def _seconds(self) -> float:
-        return self._seconds_before + time.monotonic() - self._began
-
-    def _after_epoch(self) -> None:
-        loss = self._engine.take_loss()
-        valid = None
-        last = self._epoch == self._config.epochs
-        if self._epoch % self._config.eval_every == 0 or last:
-            valid = self._engine.measure("valid").values
-            self._stopping = self._stopping.after(self._epoch, valid["recall@20"])
-            if self._stopping.improved:
-                self._best = {k: v.clone() for k, v in self._engine.parameters().items()}
-        metrics = EpochMetrics(
-            epoch=self._epoch, loss=loss, seconds=round(self._seconds(), 3), valid=valid
-        )
+    def _end_epoch(self, epoch: int) -> None:
+        config, engine, stopping = self._config, self._engine, self._progress.stopping
+        best, loss, valid = self._progress.best, engine.take_loss(), None
+        if epoch % config.eval_every == 0 or epoch == config.epochs:
+            valid = engine.measure("valid").values
+            stopping = stopping.after(epoch, valid["recall@20"])
+        seconds = round(time.monotonic() - self._zero, 3)
+        metrics = EpochMetrics(epoch=epoch, loss=loss, seconds=seconds, valid=valid)
+        if valid and stopping.improved:
+            best = metrics
+            self._best = {name: value.clone() for name, value in engine.parameters().items()}
+        self._progress = Progress(stopping=stopping, epoch=epoch, seconds=seconds, best=best)
         self._folder.append_metrics(metrics)
-        if valid is not None:
-            self._folder.save_checkpoint(
-                Checkpoint(
-                    self._stopping,
-                    self._epoch,
-                    self._seconds(),
-                    self._split.fingerprint,
-                    self._engine.state(),
-                    self._best,
-                )
-            )
+        if valid or seconds - self._saved_at > _SECONDS_TO_LOSE:
+            self._folder.save_checkpoint(Checkpoint(self._progress, engine.state(), self._best))
+            self._saved_at = seconds
         self._observer.epoch_done(metrics)
 
     def _conclude(self) -> Summary:
         """The test set is looked at here, once, with the best parameters of the validation."""
-        split, config, engine = self._split, self._config, self._engine
+        split, config, engine, best = self._split, self._config, self._engine, self._progress.best
+        assert best is not None and best.valid is not None, "the last epoch is always validated"
         engine.set_parameters(self._best)
         test = engine.measure("test")
         card = ModelCard(
@@ -204,24 +170,21 @@ class _Run:
             n_users=split.n_users,
             n_items=split.n_items,
         )
-        recommender = Recommender(
-            card, engine.forward(), split.user_ids, split.item_ids, split.train
-        )
-        recommender.save(self._folder.path / "model")
-        lines = self._folder.metrics()
-        best = next(line for line in lines if line.epoch == self._stopping.best_epoch)
+        vectors = engine.forward()
+        model = Recommender(card, vectors, split.user_ids, split.item_ids, split.train)
+        model.save(self._folder.model)
         summary = Summary(
             version=__version__,
             dataset=split.name,
             fingerprint=split.fingerprint,
             mode=config.mode,
             model=config.model,
-            epochs=self._epoch,
-            best_epoch=self._stopping.best_epoch,
-            steps=self._epoch * engine.steps_per_epoch,
-            seconds=round(self._seconds(), 3),
+            epochs=self._progress.epoch,
+            best_epoch=best.epoch,
+            steps=self._progress.epoch * engine.steps_per_epoch,
+            seconds=round(time.monotonic() - self._zero, 3),
             loss=best.loss,
-            valid=best.valid or {},
+            valid=best.valid,
             test=test.values,
             test_users=test.n_users,
         )

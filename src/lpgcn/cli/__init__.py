@@ -1,0 +1,31 @@
+"""The command `lpgcn`. A command is a module here and a line in `COMMANDS`.
+
+A command prints its result to standard output, with `--json` as exactly one JSON object, and
+everything else to standard error. It imports what it needs when it runs, so that help is quick.
+"""
+
+from __future__ import annotations
+
+import click
+
+from lpgcn import __version__
+from lpgcn.cli.data import data
+from lpgcn.cli.evaluate import evaluate
+from lpgcn.cli.program import Program
+from lpgcn.cli.recommend import recommend
+from lpgcn.cli.train import train
+
+__all__ = ["main"]
+
+COMMANDS = (train, evaluate, recommend, data)
+
+main = Program(
+    "lpgcn",
+    help="Lossless, private, federated graph-convolution recommendation.",
+    epilog="""\b
+Try it:
+  lpgcn train demo --out runs/demo
+  lpgcn recommend runs/demo --user user-1""",
+    commands=COMMANDS,
+)
+click.version_option(__version__, prog_name="lpgcn", message="%(prog)s %(version)s")(main)

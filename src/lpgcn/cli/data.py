@@ -1,0 +1,111 @@
+"""`lpgcn data`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.terminal import json_option, print_json, show, table
+from lpgcn.runtime.source import Source
+
+
+@click.group(
+    epilog="""\b
+Example:
+  lpgcn data list"""
+)
+def data() -> None:
+    """Look at the data sets."""
+
+
+@data.command(
+    "list",
+    epilog="""\b
+Example:
+  LPGCN_DATA=~/datasets lpgcn data list""",
+)
+@json_option
+def list_(as_json: bool) -> None:
+    """List the data sets that have a name."""
+    from lpgcn.data import describe, names
+    from lpgcn.data.named import data_folder
+
+    datasets = [describe(name) for name in names()]
+    if as_json:
+        listed = [
+            {"name": one.name, "summary": one.summary, "source": one.source, "files": one.files}
+            | {"missing": one.missing()}
+            for one in datasets
+        ]
+        print_json({"folder": str(data_folder()), "datasets": listed})
+        return
+    rows = [(one.name, "missing" if one.missing() else "ready", one.summary) for one in datasets]
+    show(
+        table(
+            rows, "name", "files", "what it is", title=f"Data sets in the folder {data_folder()}"
+        ),
+        "Set LPGCN_DATA to use another folder. `lpgcn data show NAME` reads one.",
+    )
+
+
+@data.command(
+    "show",
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  lpgcn data show demo
+  lpgcn data show mine --train ratings.csv --minimum-rating 4""",
+)
+@click.argument("dataset", metavar="NAME")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the split by --ratio.")
+@json_option
+@field_options(Source, "Files of your own")
+def show_(dataset: str, seed: int, as_json: bool, **fields: Any) -> None:
+    """Read a data set and count what is in it.
+
+    NAME is one of `lpgcn data list`, or, with --train, what your own data is called.
+    """
+    source = Source(dataset=dataset, **given(Source, fields))
+    split = source.open(seed)
+    parts = {
+        name: {
+            "interactions": len(part),
+            "users": int((part.user_degrees > 0).sum()),
+            "items": int((part.item_degrees > 0).sum()),
+            "most_items_of_a_user": int(part.user_degrees.max()),
+            "most_users_of_an_item": int(part.item_degrees.max()),
+        }
+        for name, part in split.parts.items()
+    }
+    if as_json:
+        about = {"name": split.name, "users": split.n_users, "items": split.n_items}
+        print_json({**about, "fingerprint": split.fingerprint, "parts": parts})
+        return
+    rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in parts.items()]
+    interactions = sum(counts["interactions"] for counts in parts.values())
+    show(
+        f"{split.name}: {_what(source)}",
+        table(
+            rows,
+            "part",
+            "interactions",
+            "users",
+            "items",
+            "most items a user",
+            "most users an item",
+        ),
+        f"{split.n_users:,} users and {split.n_items:,} items; "
+        f"{interactions / (split.n_users * split.n_items):.2%} of all pairs are interactions.",
+        f"Fingerprint {split.fingerprint}",
+    )
+
+
+def _what(source: Source) -> str:
+    from lpgcn.data import describe
+
+    if source.train:
+        return source.train
+    named = describe(source.dataset)
+    return f"{named.summary}; {named.source}"

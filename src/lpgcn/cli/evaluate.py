@@ -1,0 +1,39 @@
+"""`lpgcn evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lpgcn.cli.terminal import json_option, metrics_table, print_json, show
+
+
+@click.command(
+    epilog="""\b
+Example:
+  lpgcn evaluate runs/demo --at 5 --at 20""",
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--at", multiple=True, type=click.IntRange(min=1), help="K of the metrics @K; as in the run."
+)
+@json_option
+def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
+    """Measure a trained model at any K.
+
+    DIR is the folder of a finished run. Its test set is read again.
+    """
+    from lpgcn.runtime.recommender import Recommender
+    from lpgcn.runtime.run_folder import RunFolder
+
+    run = RunFolder(folder).describe()
+    model = Recommender.load(folder)
+    split = run.source.open(run.config.seed)
+    found = model.evaluate(split, sorted(set(at)) or run.config.cutoffs)
+    if as_json:
+        about = {"dataset": split.name, "fingerprint": split.fingerprint}
+        print_json({**about, "test": found.values, "test_users": found.n_users})
+        return
+    title = f"{split.name} · {run.config.model} · {found.n_users:,} users tested"
+    show(metrics_table({"test": found.values}, title))

@@ -1,0 +1,99 @@
+"""Options from the fields of a struct: names, types, defaults and help are written there only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from msgspec import inspect
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class FieldOption(click.Option):
+    """An option that belongs to a section of the help."""
+
+    section = ""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists the options of each section under a heading."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            if record and isinstance(parameter, click.Option):
+                section = getattr(parameter, "section", "Options")
+                sections.setdefault(section, []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+def field_options(struct: type[msgspec.Struct], section: str) -> Callable[[Decorated], Decorated]:
+    """A decorator that adds an option for every field with a default.
+
+    An option that is not given is None or (), never the default: see `given`.
+    """
+    described = inspect.type_info(struct)
+    assert isinstance(described, inspect.StructType)
+    fields = [field for field in described.fields if not field.required]
+    kind = type("Option", (FieldOption,), {"section": section})
+
+    def decorate(command: Decorated) -> Decorated:
+        for field in reversed(fields):
+            command = click.option(*_names(field), cls=kind, **_option(field))(command)
+        return command
+
+    return decorate
+
+
+def given(struct: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a struct's fields that were given as options."""
+    return {
+        name: value
+        for name in struct.__struct_fields__
+        if (value := values.get(name)) is not None and value != ()
+    }
+
+
+def _names(field: inspect.Field) -> tuple[str, str]:
+    return f"--{field.name.replace('_', '-')}", field.name
+
+
+def _option(field: inspect.Field) -> dict[str, Any]:
+    kind, description = field.type, ""
+    if isinstance(kind, inspect.Metadata):
+        description = (kind.extra_json_schema or {}).get("description", "")
+        kind = kind.type
+    default = field.default if isinstance(field.default, tuple) else (field.default,)
+    shown = " ".join(str(value) for value in default if value is not None)
+    # Click would show its own default, which is that the option was not given.
+    default_text = f"  [default: {shown}]" if shown else ""
+    return {"help": description + default_text, **_click_type(kind)}
+
+
+def _click_type(kind: inspect.Type) -> dict[str, Any]:
+    """How click reads a type. Ranges are left to the struct, which checks them in every way in."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _click_type(inner)
+        case inspect.UnionType(types=(inner, inspect.NoneType())):
+            return _click_type(inner)
+        case inspect.VarTupleType(item_type=inner):
+            return {**_click_type(inner), "multiple": True}
+        case inspect.TupleType(item_types=(inner, *_) as inners):
+            return {**_click_type(inner), "nargs": len(inners)}
+        case inspect.LiteralType(values=values):
+            return {"type": click.Choice(values)}
+        case inspect.BoolType():
+            return {"is_flag": True, "default": None}
+    types = {
+        inspect.IntType: click.INT,
+        inspect.FloatType: click.FLOAT,
+        inspect.StrType: click.STRING,
+    }
+    return {"type": types[type(kind)]}

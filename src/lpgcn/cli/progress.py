@@ -1,0 +1,84 @@
+"""The progress of a run on standard error: a live bar on a terminal, else a line a validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from rich import progress as rich_progress
+
+from lpgcn.cli.terminal import console, duration, say
+from lpgcn.data import Split
+from lpgcn.runtime.run_folder import EpochMetrics, Progress, Run
+from lpgcn.runtime.training import Observer
+
+
+class ProgressDisplay(Observer):
+    """Shows what the training loop tells. As a context, it leaves the terminal in order."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self.began = False
+        """Whether there is something in the folder that can be resumed."""
+        self._validated: EpochMetrics | None = None
+        self._best: EpochMetrics | None = None
+        self._console = console(stderr=True)
+        self._bar = rich_progress.Progress(
+            rich_progress.TextColumn("epoch {task.description}"),
+            rich_progress.BarColumn(bar_width=None),
+            rich_progress.TextColumn("{task.fields[figures]}"),
+            rich_progress.TimeRemainingColumn(compact=True),
+            rich_progress.TextColumn("left at most"),
+            console=self._console,
+            expand=True,
+            disable=not self._console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
+        train, valid, test = (f"{len(part):,}" for part in split.parts.values())
+        say(
+            f"{split.name}: {split.n_users:,} users, {split.n_items:,} items, {train} interactions "
+            f"to train on, {valid} to validate, {test} to test"
+        )
+        verb = f"continuing after epoch {so_far.epoch}" if so_far.epoch else "training"
+        say(f"fingerprint {split.fingerprint[:12]}, {verb} in {self._out}")
+        self.began = True
+        self._epochs = run.config.epochs
+        self._validated = self._best = so_far.best
+        self._bar.start()
+        self._task = self._bar.add_task(
+            self._of(so_far.epoch),
+            total=self._epochs * steps_per_epoch,
+            completed=so_far.epoch * steps_per_epoch,
+            figures="",
+        )
+
+    def step_done(self) -> None:
+        self._bar.advance(self._task)
+
+    def epoch_done(self, metrics: EpochMetrics) -> None:
+        if metrics.valid:
+            self._validated = metrics
+            if self._best is None or _recall(metrics) > _recall(self._best):
+                self._best = metrics
+        figures = f"loss {metrics.loss:.4f}"
+        if self._validated and self._best:
+            figures += f"  Recall@20 {_recall(self._validated):.4f}"
+            figures += f"  best {_recall(self._best):.4f} at {self._best.epoch}"
+        epoch = self._of(metrics.epoch)
+        self._bar.update(self._task, description=epoch, figures=figures)
+        if metrics.valid and not self._console.is_terminal:
+            say(f"epoch {epoch}  {figures}  {duration(metrics.seconds)}")
+
+    def _of(self, epoch: int) -> str:
+        return f"{epoch}/{self._epochs}"
+
+
+def _recall(metrics: EpochMetrics) -> float:
+    return (metrics.valid or {})["recall@20"]

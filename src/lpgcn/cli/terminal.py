@@ -1,0 +1,85 @@
+"""Printing: results to standard output, everything else to standard error; colour on terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
+)
+
+
+def console(*, stderr: bool) -> Console:
+    """Text is printed as it is: ids and paths may look like markup."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def say(message: str, *, style: str = "", label: str = "") -> None:
+    """A line on standard error."""
+    from rich.text import Text
+
+    head = Text(f"{label}: ", style=f"bold {style}") if label else Text()
+    console(stderr=True).print(head + Text(message), soft_wrap=True)
+
+
+def show(*parts: RenderableType) -> None:
+    """The result for people."""
+    for part in parts:
+        console(stderr=False).print(part, soft_wrap=isinstance(part, str))
+
+
+def print_json(result: Any) -> None:
+    """The result for programs: one line."""
+    click.echo(msgspec.json.encode(result).decode())
+
+
+def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> RenderableType:
+    """Names to the left, figures to the right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    for number, header in enumerate(headers):
+        figures = all(row[number][:1] in "-0123456789" for row in rows)
+        made.add_column(header, justify="right" if figures else "left")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:
+    """A row for each metric@K, a column for each part of the data that was measured."""
+    names = {
+        "recall": "Recall",
+        "ndcg": "NDCG",
+        "precision": "Precision",
+        "hitrate": "Hit rate",
+        "mrr": "MRR",
+    }
+
+    def full(metric: str) -> str:
+        name, _, k = metric.partition("@")
+        return f"{names.get(name, name)}@{k}"
+
+    metrics = next(iter(columns.values()))
+    rows = [[full(m), *(f"{values[m]:.4f}" for values in columns.values())] for m in metrics]
+    return table(rows, "metric", *columns, title=title)
+
+
+def duration(seconds: float) -> str:
+    """8.3 s, 2 min 5 s, 3 h 20 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,145 @@
+"""`lpgcn train`."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.program import Stopped
+from lpgcn.cli.terminal import (
+    duration,
+    json_option,
+    metrics_table,
+    print_json,
+    show,
+)
+from lpgcn.config import Config, parse, read_toml
+from lpgcn.runtime.source import Source
+
+if TYPE_CHECKING:
+    from lpgcn.runtime.run_folder import Summary
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  lpgcn train demo --config configs/demo.toml --out runs/demo
+  lpgcn train gowalla --config configs/gowalla.toml --lr 0.002 --at 5 --at 20
+  lpgcn train mine --train ratings.csv --user-column who --item-column what
+  lpgcn train --out runs/demo --resume""",
+)
+@click.argument("dataset", required=False)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file with any of the keys below; flags override it.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The folder of the run; a new one in runs/ if it is not given.",
+)
+@click.option("--resume", is_flag=True, help="Continue the run in --out from its last checkpoint.")
+@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads; the bits are the same.")
+@json_option
+@field_options(Source, "Files of your own")
+@field_options(Config, "Configuration")
+def train(
+    dataset: str | None,
+    config_file: Path | None,
+    out: Path | None,
+    resume: bool,
+    overwrite: bool,
+    threads: int | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Train a model, test it once, save it.
+
+    DATASET is a name that `lpgcn data list` shows, or, with --train, what your own data is called.
+    """
+    if resume and (out is None or overwrite):
+        raise click.UsageError("--resume needs --out, and goes without --overwrite.")
+    asked = _asked(config_file, fields)
+    data = given(Source, {**fields, "dataset": dataset or _stem(fields["train"])})
+    if resume and out:
+        source, config = _saved(out, data, asked)
+    elif "dataset" in data:
+        source, config = Source(**data), Config().changed(**asked)
+    else:
+        raise click.UsageError("Missing argument 'DATASET'; see `lpgcn data list`.")
+    out = out or _new_folder(source.dataset, config.model)
+    summary = _run(source, config, out, resume=resume, overwrite=overwrite, threads=threads)
+    if as_json:
+        print_json({"out": str(out), **msgspec.to_builtins(summary)})
+    else:
+        _show(summary, out)
+
+
+def _asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the file and the flags ask for; flags override the file."""
+    values = {}
+    if config_file is not None:
+        values = read_toml(config_file)
+        parse(values, where=str(config_file))
+    return {**values, **given(Config, fields)}
+
+
+def _saved(out: Path, data: dict[str, Any], asked: dict[str, Any]) -> tuple[Source, Config]:
+    """The run in a folder, with what is asked for now; `lpgcn.train` refuses any difference."""
+    from lpgcn.runtime.run_folder import RunFolder
+
+    run = RunFolder(out).describe()
+    return msgspec.structs.replace(run.source, **data), run.config.changed(**asked)
+
+
+def _stem(path: str | None) -> str | None:
+    return Path(path).stem if path else None
+
+
+def _new_folder(dataset: str, model: str) -> Path:
+    names = (Path("runs") / f"{dataset}-{model}-{number}" for number in count(1))
+    return next(path for path in names if not path.exists())
+
+
+def _run(
+    source: Source, config: Config, out: Path, *, resume: bool, overwrite: bool, threads: int | None
+) -> Summary:
+    from lpgcn.cli.progress import ProgressDisplay
+
+    progress = ProgressDisplay(out)
+    try:
+        import torch
+
+        from lpgcn.runtime.training import train as train_run
+
+        if threads:
+            torch.set_num_threads(threads)
+        with progress:
+            return train_run(
+                source, config, out=out, resume=resume, overwrite=overwrite, observer=progress
+            )
+    except KeyboardInterrupt:
+        if not (resume or progress.began):
+            raise
+        again = shlex.join(["lpgcn", "train", "--out", str(out), "--resume"])
+        raise Stopped(f"continue with: {again}") from None
+
+
+def _show(summary: Summary, out: Path) -> None:
+    title = f"{summary.dataset} · {summary.model} · {summary.mode}"
+    show(
+        metrics_table({"validation": summary.valid, "test": summary.test}, title),
+        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
+        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
+        f"The results are in {out} (summary.json, metrics.jsonl, model/).",
+    )

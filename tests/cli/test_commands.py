@@ -1,0 +1,204 @@
+"""What the commands print, where, and how they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import lpgcn
+from lpgcn.cli import main
+
+QUICK = ["--layers", "1", "--dim", "8", "--batch-size", "20000", "--epochs", "3"]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in arguments])
+
+
+def report(*arguments: object, exit_code: int = 0) -> Any:
+    """The one JSON object on standard output."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == exit_code, result.output
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "demo"
+    summary = report("train", "demo", "--out", out, "--eval-every", "2", "--at", "5", *QUICK)
+    assert summary["out"] == str(out)
+    assert summary["epochs"] == 3
+    assert summary == {"out": str(out), **json.loads((out / "summary.json").read_text())}
+    return out
+
+
+def test_evaluate_finds_what_the_training_found(demo: Path) -> None:
+    test = json.loads((demo / "summary.json").read_text())["test"]
+    assert report("evaluate", demo)["test"] == test
+    only = report("evaluate", demo, "--at", "5", "--at", "5")["test"]
+    assert only == {name: value for name, value in test.items() if name.endswith("@5")}
+    assert set(report("evaluate", demo, "--at", "7")["test"]) == {
+        f"{name}@7" for name in ("recall", "ndcg", "precision", "hitrate", "mrr")
+    }
+
+
+def test_recommend_gives_what_the_library_gives(demo: Path) -> None:
+    found = report("recommend", demo, "--user", "user-7", "-k", "4")
+    wanted = lpgcn.Recommender.load(demo).recommend("user-7", 4)
+    assert [(one["item"], one["score"]) for one in found["items"]] == [
+        (one.item, one.score) for one in wanted
+    ]
+    text = run("recommend", demo, "--user", "user-7", "-k", "4").stdout
+    assert all(str(one.item) in text for one in wanted)
+
+
+def test_people_get_a_table_and_the_place_of_the_results(tmp_path: Path) -> None:
+    result = run("train", "demo", "--out", tmp_path / "run", "--eval-every", "1", *QUICK)
+    assert "Recall@20" in result.stdout
+    assert f"results are in {tmp_path / 'run'}" in result.stdout.replace("\n", "")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("epoch")]
+    assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+    assert "\x1b" not in result.output
+
+
+def test_a_run_without_a_folder_gets_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        found = report("train", "demo", "--model", "lightgcn", *QUICK)["out"]
+        assert found == f"runs/demo-lightgcn-{number}"
+        assert (tmp_path / found / "summary.json").exists()
+
+
+def test_data_list_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LPGCN_DATA", str(tmp_path))
+    listed = report("data", "list")
+    assert listed["folder"] == str(tmp_path)
+    missing = {one["name"]: one["missing"] for one in listed["datasets"]}
+    assert missing["demo"] == []
+    assert missing["gowalla"] == ["train.txt", "valid.txt", "test.txt"]
+    assert "missing" in run("data", "list").stdout
+
+    split = lpgcn.load("demo")
+    shown = report("data", "show", "demo")
+    assert shown["fingerprint"] == split.fingerprint
+    assert shown["parts"]["train"]["interactions"] == len(split.train)
+    assert split.fingerprint in run("data", "show", "demo").stdout
+
+
+def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"u{user},i{(user + item) % 9}" for user in range(12) for item in range(6)]
+    path.write_text("\n".join(["who,what", *rows, rows[0]]) + "\n")
+    options = ["--train", path, "--user-column", "who", "--item-column", "what"]
+    result = run("data", "show", "mine", *options, "--json")
+    assert json.loads(result.stdout)["users"] == 12
+    assert result.stderr.startswith("warning: ") and "duplicates" in result.stderr
+    out = tmp_path / "run"
+    report("train", "mine", *options, "--out", out, "--ratio", "0.6", "0.2", "0.2", *QUICK)
+    assert report("evaluate", out)["test_users"] == 12
+    path.write_text(path.read_text() + "u1,i8\n")
+    assert "data has changed" in report("evaluate", out, exit_code=2)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["train", "demo", "--lairs", "2"], "NoSuchOption", "--layers"),
+        (["train", "demo", "--layers", "0"], "ConfigError", "layers is 0"),
+        (["train", "demo", "--model", "gcn"], "BadParameter", "lightgcn"),
+        (["train", "dmo"], "DataError", "Did you mean 'demo'"),
+        (["train"], "UsageError", "DATASET"),
+        (["train", "demo", "--format", "csv"], "SourceError", "--train"),
+        (["train", "demo", "--resume"], "UsageError", "--resume needs --out"),
+        (["train", "demo", "--resume", "--out", "nowhere"], "RunFolderError", "has no run"),
+        (["train", "demo", "--config", "nowhere.toml"], "ConfigError", "there is no file"),
+        (["train", "mine", "--train", "nowhere.csv"], "DataError", "nowhere.csv"),
+        (["evaluate", "nowhere"], "RunFolderError", "has no run"),
+        (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
+        (["data", "show", "dmo"], "DataError", "Did you mean 'demo'"),
+        (["recomend"], "UsageError", "recommend"),
+    ],
+)
+def test_a_mistake_is_one_clear_message(
+    arguments: list[str], kind: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = report(*arguments, exit_code=2)["error"]
+    assert kind in [cls.__name__ for cls in _classes(error["type"])]
+    assert message in error["message"]
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ") and message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def _classes(name: str) -> tuple[type, ...]:
+    """Click has subclasses of its errors for some mistakes."""
+    found = getattr(click, name, None) or getattr(click.exceptions, name, None)
+    return found.__mro__ if found else (type(name, (), {}),)
+
+
+def test_an_existing_folder_is_an_error(demo: Path) -> None:
+    error = report("train", "demo", "--out", demo, exit_code=2)["error"]
+    assert error["type"] == "RunFolderError"
+    assert "already has a run" in error["message"]
+
+
+def test_resume_with_another_option_is_an_error(demo: Path) -> None:
+    error = report("train", "--out", demo, "--resume", "--lr", "0.5", exit_code=2)["error"]
+    assert "has lr 0.001, not 0.5" in error["message"]
+    assert report("train", "--out", demo, "--resume", "--dim", "8")["epochs"] == 3
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = report("train", "demo", "--out", tmp_path / "file", *QUICK, exit_code=2)["error"]
+    assert str(tmp_path / "file") in error["message"]
+
+
+def test_an_unknown_key_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("epoch = 2\n")
+    error = report("train", "demo", "--config", tmp_path / "mine.toml", exit_code=2)["error"]
+    assert "unknown key 'epoch' (did you mean 'epochs'?)" in error["message"]
+
+
+def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(command, click.Group):
+        return [path]
+    inside = [every_command(one, (*path, name)) for name, one in command.commands.items()]
+    return [path, *(found for some in inside for found in some)]
+
+
+@pytest.mark.parametrize("path", every_command(main), ids=" ".join)
+def test_every_help_has_an_example(path: tuple[str, ...]) -> None:
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert " ".join(("lpgcn", *path)) in result.stdout.partition(":\n")[2]
+
+
+def test_version_and_no_arguments() -> None:
+    assert run("--version").stdout == f"lpgcn {lpgcn.__version__}\n"
+    result = run()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from lpgcn.cli import main\n"
+        "try: main(['train', '--help'])\n"
+        "finally: print(sorted({'torch', 'numpy', 'rich.progress'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,101 @@
+"""Every field of the configuration is a flag, and flags override the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lpgcn.cli import main
+from lpgcn.config import Config
+from lpgcn.runtime import training
+from lpgcn.runtime.run_folder import Summary
+from lpgcn.runtime.source import Source
+
+SUMMARY = Summary(
+    version="0", dataset="d", fingerprint="f", mode="m", model="l", epochs=1, best_epoch=1, steps=1,
+    seconds=1, loss=1, valid={"recall@20": 1.0}, test={"recall@20": 1.0}, test_users=1,
+)  # fmt: skip
+
+
+def asked(*arguments: str) -> tuple[Source, Config]:
+    """What the command line asks the training loop for."""
+    calls: list[tuple[Source, Config]] = []
+
+    def record(source: Source, config: Config, **_: Any) -> Summary:
+        calls.append((source, config))
+        return SUMMARY
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "train", record)
+        outcome = CliRunner().invoke(main, ["train", *arguments])
+    assert outcome.exit_code == 0, outcome.stderr
+    return calls[0]
+
+
+def flags(config: Config) -> list[str]:
+    """The configuration as somebody would type it."""
+    words: list[str] = []
+    for name, value in msgspec.structs.asdict(config).items():
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None:
+                words += [f"--{name.replace('_', '-')}", str(one)]
+    return words
+
+
+configs = st.builds(
+    Config,
+    model=st.sampled_from(["lightgcn", "lightgcn+"]),
+    layers=st.integers(1, 16),
+    lr=st.floats(1e-300, 1e300),
+    reg=st.floats(0, 1),
+    seed=st.integers(0, 2**63 - 1),
+    init_deviation=st.none() | st.floats(1e-9, 1e9),
+    virtual_items=st.sampled_from(["0", "17", "0.5x"]),
+    at=st.lists(st.integers(1, 1000), min_size=1, max_size=3).map(tuple),
+    mask=st.sampled_from(["train", "train+valid"]),
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(configs)
+def test_a_configuration_survives_flags(config: Config) -> None:
+    assert asked("demo", *flags(config)) == (Source(dataset="demo"), config)
+
+
+def test_every_field_is_a_flag_with_its_default_and_description() -> None:
+    text = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
+    for name, value in msgspec.structs.asdict(Config()).items():
+        assert f"--{name.replace('_', '-')} " in text
+        if isinstance(value, str | float | int):
+            assert f"[default: {value}]" in text
+    assert "Adam's learning rate" in text
+
+
+def test_without_flags_the_defaults_hold() -> None:
+    assert asked("demo") == (Source(dataset="demo"), Config())
+
+
+def test_flags_override_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("layers = 2\nbatch-size = 7\nat = [5, 10]\n")
+    assert asked("demo", "--config", str(path))[1] == Config(layers=2, batch_size=7, at=(5, 10))
+    found = asked("demo", "--config", str(path), "--layers", "4", "--at", "1")[1]
+    assert found == Config(layers=4, batch_size=7, at=(1,))
+
+
+def test_files_of_your_own() -> None:
+    found, _ = asked(
+        *("mine", "--train", "a.csv", "--format", "csv", "--user-column", "who"),
+        *("--minimum-rating", "3.5", "--ratio", "0.6", "0.2", "0.2"),
+    )
+    assert found == Source(
+        dataset="mine", train="a.csv", format="csv", user_column="who", minimum_rating=3.5,
+        ratio=(0.6, 0.2, 0.2),
+    )  # fmt: skip
+    assert asked("--train", "folder/a.csv")[0] == Source(dataset="a", train="folder/a.csv")

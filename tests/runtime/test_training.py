@@ -1,0 +1,317 @@
+"""The training loop: interrupted anywhere it ends in the same bits; the test set is seen once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import lpgcn
+from lpgcn.config import Config, ConfigError
+from lpgcn.evaluation import Evaluation
+from lpgcn.runtime import training
+from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.recommender import ModelError, Recommender
+from lpgcn.runtime.run_folder import EpochMetrics, RunFolder, RunFolderError
+from lpgcn.runtime.source import Source, SourceError
+from lpgcn.runtime.training import Observer, Summary, train
+
+EPOCHS = 5
+CONFIG = Config(layers=2, dim=8, lr=0.05, batch_size=100, epochs=EPOCHS, eval_every=2, at=(5,))
+STEPS_PER_EPOCH = 3
+
+
+def write_interactions(path: Path, *, changed: int = 0) -> Source:
+    """30 users with 12 of 40 items each; 10, 1 and 1 after the split."""
+    lines = [
+        [user, *sorted({(7 * user + item * item + item) % 41 for item in range(40)})[:12]]
+        for user in range(30)
+    ]
+    lines[3][1] += changed
+    path.write_text("".join(" ".join(map(str, line)) + "\n" for line in lines))
+    return Source(dataset="small", train=str(path))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    return write_interactions(tmp_path_factory.mktemp("data") / "all.txt")
+
+
+class Interruption(BaseException):
+    pass
+
+
+@dataclass
+class InterruptAfter(Observer):
+    """Raises when so many steps are done, or so many epochs have been told about."""
+
+    steps: int = -1
+    epochs: int = -1
+
+    def step_done(self) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            raise Interruption
+
+    def epoch_done(self, metrics: EpochMetrics) -> None:
+        self.epochs -= 1
+        if self.epochs == 0:
+            raise Interruption
+
+
+def interrupt(source: Source, config: Config, out: Path, **after: int) -> None:
+    with pytest.raises(Interruption):
+        train(source, config, out=out, observer=InterruptAfter(**after))
+
+
+def result(out: Path) -> dict[str, Any]:
+    """Everything that a run leaves but the time it took."""
+    model = {path.name: path.read_bytes() for path in sorted((out / "model").iterdir())}
+    lines = [msgspec.structs.replace(line, seconds=0) for line in RunFolder(out).metrics()]
+    summary = RunFolder(out).summary()
+    assert summary
+    return {**model, "metrics": lines, "summary": msgspec.structs.replace(summary, seconds=0)}
+
+
+uninterrupted: dict[Config, dict[str, Any]] = {}
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    model=st.sampled_from(["lightgcn", "lightgcn+"]),
+    eval_every=st.integers(1, EPOCHS),
+    seconds_to_lose=st.sampled_from([-1.0, 60.0]),
+    interruptions=st.lists(st.integers(1, EPOCHS * STEPS_PER_EPOCH), min_size=1, max_size=3),
+)
+@example("lightgcn+", EPOCHS, 60.0, [EPOCHS * STEPS_PER_EPOCH])
+@example("lightgcn+", EPOCHS, -1.0, [EPOCHS * STEPS_PER_EPOCH])
+def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
+    source: Source, model: Any, eval_every: int, seconds_to_lose: float, interruptions: list[int]
+) -> None:
+    config = CONFIG.changed(model=model, eval_every=eval_every)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if config not in uninterrupted:
+            train(source, config, out=Path(folder) / "whole")
+            uninterrupted[config] = result(Path(folder) / "whole")
+        patch.setattr(training, "_SECONDS_TO_LOSE", seconds_to_lose)
+        out, resume = Path(folder) / "parts", False
+        for steps in interruptions:
+            try:
+                train(source, config, out=out, resume=resume, observer=InterruptAfter(steps))
+            except Interruption:
+                resume = True
+        train(source, config, out=out, resume=True)
+        assert result(out) == uninterrupted[config]
+        assert [line.epoch for line in RunFolder(out).metrics()] == [*range(1, EPOCHS + 1)]
+
+
+@dataclass
+class Spy:
+    """An engine that writes down what it is asked to do."""
+
+    engine: Centralized
+    calls: list[str] = field(default_factory=list)
+    best: dict[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def step(self, *arguments: Any) -> None:
+        self.calls.append("step")
+        self.engine.step(*arguments)
+
+    def measure(self, part: Any) -> Evaluation:
+        self.calls.append(part)
+        if part == "valid":
+            return Evaluation({"recall@20": self._made_up()}, 30)
+        return self.engine.measure(part)
+
+    def _made_up(self) -> float:
+        """A validation that is best the second time: these parameters are the ones to test."""
+        times = self.calls.count("valid")
+        if times == 2:
+            self.best = {name: value.clone() for name, value in self.engine.parameters().items()}
+        return [0.0, 0.1, 0.3, 0.2, 0.1, 0.3, 0.3][times]
+
+    def set_parameters(self, parameters: Mapping[str, Any]) -> None:
+        assert parameters.keys() == self.best.keys()
+        assert all((parameters[name] == self.best[name]).all() for name in self.best)
+        self.engine.set_parameters(parameters)
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[Spy]:
+    spies: list[Spy] = []
+
+    def make(split: Any, config: Config) -> Spy:
+        spies.append(Spy(Centralized(split, config)))
+        return spies[-1]
+
+    monkeypatch.setattr(training, "engine_for", make)
+    return spies
+
+
+def test_the_test_set_is_looked_at_once_at_the_end_with_the_best_parameters(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spies = spied(monkeypatch)
+    summary = train(
+        source, CONFIG.changed(eval_every=1, patience=4, epochs=9), out=tmp_path / "run"
+    )
+    [spy] = spies
+    assert spy.calls == 6 * [*STEPS_PER_EPOCH * ["step"], "valid"] + ["test"]
+    assert (summary.epochs, summary.best_epoch) == (6, 2)
+    train(source, out=tmp_path / "run", resume=True)
+    assert len(spies) == 1
+
+
+def test_a_finished_run_is_described_by_its_summary(source: Source, tmp_path: Path) -> None:
+    summary = train(source, CONFIG, out=tmp_path)
+    assert train(source, out=tmp_path, resume=True) == summary == RunFolder(tmp_path).summary()
+    best = RunFolder(tmp_path).metrics()[summary.best_epoch - 1]
+    assert (best.loss, best.valid) == (summary.loss, summary.valid)
+    assert summary.steps == EPOCHS * STEPS_PER_EPOCH
+    again = Recommender.load(tmp_path).evaluate(source.open(CONFIG.seed), (5, 20))
+    assert (again.values, again.n_users) == (summary.test, summary.test_users)
+    assert RunFolder(tmp_path).describe().config == CONFIG
+
+
+def test_a_folder_with_a_run_is_left_alone(source: Source, tmp_path: Path) -> None:
+    interrupt(source, CONFIG, tmp_path, steps=1)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RunFolderError, match=r"already has a run .*--resume.*--overwrite"):
+        train(source, CONFIG, out=tmp_path)
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_overwrite_forgets_the_old_run_and_nothing_else(source: Source, tmp_path: Path) -> None:
+    train(source, CONFIG, out=tmp_path / "one")
+    (tmp_path / "one" / "notes.txt").write_text("mine")
+    other = CONFIG.changed(seed=1)
+    train(source, other, out=tmp_path / "one", overwrite=True)
+    train(source, other, out=tmp_path / "two")
+    assert result(tmp_path / "one") == result(tmp_path / "two")
+    assert (tmp_path / "one" / "notes.txt").read_text() == "mine"
+
+
+def test_resume_keeps_to_the_configuration_and_the_data_set(source: Source, tmp_path: Path) -> None:
+    interrupt(source, CONFIG, tmp_path, steps=1)
+    with pytest.raises(RunFolderError, match=r"has lr 0\.05, not 0\.1"):
+        train(source, CONFIG.changed(lr=0.1), out=tmp_path, resume=True)
+    with pytest.raises(RunFolderError, match="has dataset small, not demo"):
+        train("demo", out=tmp_path, resume=True)
+
+
+def test_resume_needs_a_run(source: Source, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="has no run"):
+        train(source, out=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("epochs", [1, 4], ids=["before", "after the first checkpoint"])
+def test_changed_data_is_noticed(tmp_path: Path, epochs: int) -> None:
+    source = write_interactions(tmp_path / "all.txt")
+    interrupt(source, CONFIG, tmp_path / "run", epochs=epochs)
+    write_interactions(tmp_path / "all.txt", changed=1)
+    with pytest.raises(RunFolderError, match="the data has changed"):
+        train(source, out=tmp_path / "run", resume=True)
+    write_interactions(tmp_path / "all.txt")
+    train(source, out=tmp_path / "run", resume=True)
+    write_interactions(tmp_path / "all.txt", changed=1)
+    with pytest.raises(ModelError, match="the data has changed"):
+        Recommender.load(tmp_path / "run").evaluate(source.open(0), (20,))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_a_damaged_checkpoint_is_an_error(
+    damaged_run: Path, checkpoint: bytes, data: st.DataObject
+) -> None:
+    """Cut short, or with nonsense in its header; never half-used."""
+    path = damaged_run / "checkpoint.safetensors"
+    header = int.from_bytes(checkpoint[:8], "little")
+    cut = data.draw(st.integers(0, len(checkpoint) - 1))
+    nonsense = checkpoint[:8] + b"\xff" * header + checkpoint[8 + header :]
+    no_progress = checkpoint.replace(b"progress", b"Progress")
+    path.write_bytes(data.draw(st.sampled_from([checkpoint[:cut], nonsense, no_progress])))
+    with pytest.raises(RunFolderError, match="damaged"):
+        RunFolder(damaged_run).load_checkpoint()
+
+
+@pytest.fixture(scope="module")
+def damaged_run(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("damaged")
+    interrupt(source, CONFIG, out, epochs=4)
+    return out
+
+
+@pytest.fixture(scope="module")
+def checkpoint(damaged_run: Path) -> bytes:
+    return (damaged_run / "checkpoint.safetensors").read_bytes()
+
+
+def test_without_its_checkpoint_a_run_begins_anew(source: Source, tmp_path: Path) -> None:
+    interrupt(source, CONFIG, tmp_path / "one", epochs=4)
+    (tmp_path / "one" / "checkpoint.safetensors").unlink()
+    (tmp_path / "one" / ".model.123.tmp").write_text("half")
+    with (tmp_path / "one" / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"epoch": 6, "lo')
+    train(source, out=tmp_path / "one", resume=True)
+    train(source, CONFIG, out=tmp_path / "two")
+    assert result(tmp_path / "one") == result(tmp_path / "two")
+    assert not list((tmp_path / "one").glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json"])
+def test_damaged_results_are_errors(source: Source, tmp_path: Path, name: str) -> None:
+    train(source, CONFIG, out=tmp_path)
+    (tmp_path / name).write_text("{\n")
+    folder = RunFolder(tmp_path)
+    with pytest.raises(RunFolderError, match=f"{name} is damaged"):
+        (folder.metrics if name == "metrics.jsonl" else folder.summary)()
+
+
+def test_damaged_descriptions_are_errors(source: Source, tmp_path: Path) -> None:
+    interrupt(source, CONFIG, tmp_path, steps=1)
+    (tmp_path / "data.toml").write_text("datset = 'demo'\n")
+    with pytest.raises(ConfigError, match=r"data\.toml: unknown key 'datset'"):
+        train(source, out=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("ratio", [(0.9, 0.0, 0.1), (0.9, 0.1, 0.0)])
+def test_a_part_that_is_missing_is_noticed_before_anything_is_written(
+    source: Source, tmp_path: Path, ratio: tuple[float, float, float]
+) -> None:
+    with pytest.raises(SourceError, match="part of small has no interactions"):
+        train(msgspec.structs.replace(source, ratio=ratio), CONFIG, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_saved_run_finds_its_files_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_interactions(Path("all.txt"))
+    interrupt(Source(dataset="small", train="all.txt"), CONFIG, tmp_path / "run", steps=1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert RunFolder(tmp_path / "run").describe().source.open(0).n_users == 30
+
+
+def test_options_about_files_go_with_a_file() -> None:
+    with pytest.raises(SourceError, match="--train"):
+        Source(dataset="demo", format="csv")
+    with pytest.raises(SourceError, match="--ratio"):
+        Source(dataset="mine", train="a.txt", test="b.txt", ratio=(0.9, 0.05, 0.05))
+
+
+def test_the_public_names_are_there() -> None:
+    assert (lpgcn.train, lpgcn.Config, lpgcn.Summary) == (train, Config, Summary)
+    assert all(getattr(lpgcn, name) for name in lpgcn.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        lpgcn.trian  # noqa: B018

@@ -1,0 +1,140 @@
+"""The configuration: TOML and back, flags and back, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import string
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from lpgcn.config import Config, ConfigError, convert, parse, read_config, read_toml, write_toml
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
+    """Values that a type of the struct allows, from its own description."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return values_of(inner)
+        case inspect.UnionType(types=types):
+            return st.one_of(*map(values_of, types))
+        case inspect.VarTupleType(item_type=inner):
+            return st.lists(values_of(inner), min_size=1, max_size=4).map(tuple)
+        case inspect.LiteralType(values=values):
+            return st.sampled_from(values)
+        case inspect.IntType(ge=least, le=most):
+            return st.integers(least, most or 2**31)
+        case inspect.FloatType(ge=least, gt=above):
+            return st.floats(least or above or 0, 1e9, exclude_min=above is not None)
+        case inspect.NoneType():
+            return st.none()
+        case inspect.StrType():
+            return st.integers(0, 99).map(str) | st.floats(0, 9).map(lambda ratio: f"{ratio}x")
+    raise AssertionError(f"no strategy for {kind}")
+
+
+def configs() -> st.SearchStrategy[Config]:
+    described = inspect.type_info(Config)
+    assert isinstance(described, inspect.StructType)
+    return st.builds(Config, **{field.name: values_of(field.type) for field in described.fields})
+
+
+@given(configs())
+def test_a_configuration_survives_toml(tmp_path_factory: Any, config: Config) -> None:
+    path = tmp_path_factory.getbasetemp() / "config.toml"
+    write_toml(path, msgspec.to_builtins(config))
+    assert read_config(path) == config
+
+
+@given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.text(), max_size=3))
+def test_any_text_survives_toml(tmp_path_factory: Any, values: dict[str, str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "text.toml"
+    write_toml(path, values)
+    assert read_toml(path) == values
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_can_be_read(path: Path) -> None:
+    assert read_config(path) != Config()
+
+
+@pytest.mark.parametrize(("name", "layers", "reg"), [("gowalla", 4, 1e-4), ("yelp2018", 3, 1e-3)])
+def test_recipes_have_the_settings_of_the_paper(name: str, layers: int, reg: float) -> None:
+    config = read_config(CONFIGS / f"{name}.toml")
+    assert config == Config(
+        model="lightgcn+", layers=layers, dim=64, lr=1e-3, reg=reg, batch_size=2048,
+        epochs=1000, patience=50,
+    )  # fmt: skip
+
+
+def test_an_unknown_key_is_an_error_that_names_the_near_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("lyers = 2\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml: unknown key 'lyers' .*'layers'"):
+        read_config(path)
+
+
+def test_dashes_and_underscores_are_alike(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("batch-size = 7\neval_every = 3\n")
+    assert read_config(path) == Config(batch_size=7, eval_every=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layers": 0}, "layers is 0; expected `int` >= 1"),
+        ({"layers": 2.5}, "layers is 2.5; expected `int`, got `float`"),
+        ({"at": []}, "at is"),
+        ({"at": [20, 0]}, "at is"),
+        ({"model": "gcn"}, "model is 'gcn'; invalid enum value"),
+        ({"lr": math.inf}, "lr is inf; expected a finite number"),
+        ({"lr": math.nan}, "lr is nan"),
+        ({"init_deviation": 0.0}, "init_deviation is 0.0; expected `float` > 0"),
+        ({"virtual_items": "many"}, "virtual-items is 'many'"),
+        ({"virtual_items": "-1"}, "virtual-items is '-1'"),
+        ({"virtual_items": "infx"}, "virtual-items is 'infx'"),
+    ],
+)
+def test_a_wrong_value_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(values)
+
+
+def test_a_file_that_is_missing_or_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file"):
+        read_config(tmp_path / "absent.toml")
+    (tmp_path / "broken.toml").write_text("layers = = 2")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_config(tmp_path / "broken.toml")
+
+
+def test_a_missing_required_key_is_named() -> None:
+    class Needs(msgspec.Struct):
+        this: int
+
+    with pytest.raises(ConfigError, match="here: object missing required field `this`"):
+        convert({}, Needs, "here")
+
+
+@given(st.integers(0, 20), st.integers(1, 200))
+def test_the_learning_rate_grows_then_falls(warmup: int, total: int) -> None:
+    config = Config(lr=0.5, warmup=warmup, schedule="cosine")
+    constant = Config(lr=0.5, warmup=warmup)
+    for step in range(total):
+        grown = min(1, (step + 1) / (warmup + 1))
+        assert constant.learning_rate(step, total) == pytest.approx(0.5 * grown)
+        half_cosine = math.cos(math.pi * step / (2 * total)) ** 2
+        assert config.learning_rate(step, total) == pytest.approx(0.5 * grown * half_cosine)
+
+
+def test_recall_at_20_is_always_measured() -> None:
+    assert Config(at=(5,)).cutoffs == (5, 20)
+    assert Config(at=(20, 1, 20)).cutoffs == (1, 20)
