@@ -308,6 +308,8 @@ def test_a_slot_is_sealed_once() -> None:
         ([1], np.zeros((1, 16), np.float32)),
         ([1], np.zeros((1, 4, 4), np.uint8)),
         ([1.5], np.zeros((1, 16), np.uint8)),
+        ([float("nan")], np.zeros((1, 16), np.uint8)),
+        (["1"], np.zeros((1, 16), np.uint8)),
     ],
 )
 def test_what_cannot_be_vectors_is_refused_and_claims_nothing(indices: Any, payload: Any) -> None:
@@ -318,6 +320,22 @@ def test_what_cannot_be_vectors_is_refused_and_claims_nothing(indices: Any, payl
     channel.seal(CONTEXT, [1], np.zeros((1, 16), np.uint8))
     with pytest.raises(FormatError):
         VectorChannels([KEY]).open(CONTEXT, indices, payload)
+
+
+@pytest.mark.parametrize("name", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", ">u8"])
+def test_an_index_of_any_type_is_itself_or_refused(name: str) -> None:
+    kind, payload = np.iinfo(name), payload_of(9, 1, 8)
+    for index in {kind.min, -1, 0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**63, kind.max}:
+        if not kind.min <= index <= kind.max:
+            continue
+        places = np.array([index], dtype=name)
+        if 0 <= index < 2**32:
+            sealed = VectorChannel(KEY).seal(CONTEXT, places, payload)
+            expected = reference_seal(KEY.reveal(), CONTEXT, index, payload[0].tobytes())
+            assert sealed.tobytes() == expected
+        else:
+            with pytest.raises(FormatError):
+                VectorChannel(KEY).seal(CONTEXT, places, payload)
 
 
 def test_equal_vectors_look_different_and_nothing_of_them_shows() -> None:
