@@ -28,7 +28,7 @@ class ProgressDisplay(Observer):
             rich_progress.BarColumn(bar_width=None),
             rich_progress.TextColumn("{task.fields[figures]}"),
             rich_progress.TimeRemainingColumn(compact=True),
-            rich_progress.TextColumn("left at most"),
+            rich_progress.TextColumn("left"),
             console=self._console,
             expand=True,
             disable=not self._console.is_terminal,
