@@ -90,7 +90,7 @@ def pyg(
         )
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.item())
 
     return step
 
@@ -113,7 +113,7 @@ def coo(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.item())
 
     return step
 

@@ -17,13 +17,14 @@ class Adam:
 
     def __init__(self, parameter: Tensor) -> None:
         self._dim = parameter.shape[1]
-        self._padded = self._pad(parameter).contiguous()
+        self._padded = self._pad(parameter).contiguous().clone()
         self._mean = torch.zeros_like(self._padded)
         self._square = torch.zeros_like(self._padded)
         self._steps = torch.zeros((), dtype=torch.float32)
 
     def _pad(self, rows: Tensor) -> Tensor:
-        return pad(rows, (0, -self._dim % _LANES))
+        missing = -self._dim % _LANES
+        return pad(rows, (0, missing)) if missing else rows
 
     @property
     def parameter(self) -> Tensor:
@@ -50,14 +51,14 @@ class Adam:
     def state(self) -> dict[str, Tensor]:
         """Everything that the next step depends on."""
         return {
-            "parameter": self.parameter.contiguous(),
-            "mean": self._mean[:, : self._dim].contiguous(),
-            "square": self._square[:, : self._dim].contiguous(),
+            "parameter": self.parameter.clone(),
+            "mean": self._mean[:, : self._dim].clone(),
+            "square": self._square[:, : self._dim].clone(),
             "steps": self._steps.clone(),
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        self._padded = self._pad(state["parameter"]).contiguous()
-        self._mean = self._pad(state["mean"]).contiguous()
-        self._square = self._pad(state["square"]).contiguous()
+        self._padded, self._mean, self._square = (
+            self._pad(state[name]).clone() for name in ("parameter", "mean", "square")
+        )
         self._steps = state["steps"].clone()
