@@ -4,14 +4,12 @@ It knows no protocol: a message's place is a `Context` of numbers. Opening raise
 never returns a bool; keys appear in no repr and no error.
 """
 
-from lpgcn.crypto.channel import CHANNEL_OVERHEAD, Channel
+from lpgcn.crypto.channel import CHANNEL_OVERHEAD, TAG_BYTES, Channel, Channels
 from lpgcn.crypto.context import BROADCAST, Context
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
 from lpgcn.crypto.masks import Masks
-from lpgcn.crypto.sealing import TAG_BYTES
 from lpgcn.crypto.tokens import TOKEN_BYTES, tokens
-from lpgcn.crypto.vectors import VectorChannel, VectorChannels
 
 __all__ = [
     "BROADCAST",
@@ -22,6 +20,7 @@ __all__ = [
     "TOKEN_BYTES",
     "AuthenticationError",
     "Channel",
+    "Channels",
     "Context",
     "CryptoError",
     "FormatError",
@@ -30,8 +29,6 @@ __all__ = [
     "NonceReuseError",
     "PrivateKey",
     "SecretKey",
-    "VectorChannel",
-    "VectorChannels",
     "seal",
     "tokens",
 ]

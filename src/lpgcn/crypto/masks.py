@@ -7,44 +7,46 @@ less than all of a connected component tells nothing but its own sum.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from lpgcn.crypto.context import Context, NonceGuard
 from lpgcn.crypto.errors import FormatError
 from lpgcn.crypto.keys import SecretKey
-from lpgcn.crypto.keystream import WORD64, Domain, UInt64, block_cipher, counter_blocks
 
+UInt64 = npt.NDArray[np.uint64]
 Sign = Literal[1, -1]
+_COUNTER: Final = struct.Struct(">QQ")
 
 
 class Masks:
     """One party's masks: for each peer the key they share and the sign that this party takes."""
 
-    __slots__ = ("_guard", "_streams")
+    __slots__ = ("_guard", "_peers")
 
     def __init__(self, peers: Sequence[tuple[SecretKey, Sign]]) -> None:
         if not peers:
             raise FormatError("no peers: a value masked with nobody would go out in the clear")
-        self._streams = [(block_cipher(key), sign) for key, sign in peers]
+        self._peers = [(AES256(key.reveal()), sign) for key, sign in peers]
         self._guard = NonceGuard()
 
     def mask(self, context: Context, count: int) -> UInt64:
-        """Σ ± AES-256(key, blocks of (step, phase, layer)) mod 2^64, for `count` values.
+        """Σ ± AES-256-CTR(key, (step, phase, layer)) mod 2^64, for `count` values.
 
         One mask hides one value: a second one for the same place is refused.
         """
         self._guard.claim(context)
-        index = np.zeros(1, dtype=np.uint32)
-        blocks = counter_blocks(Domain.MASK, context.step, context.slot, index, -(-count // 2))
-        counters = blocks.tobytes()
+        counter = CTR(_COUNTER.pack(context.step << 16 | context.slot, 0))
         total = np.zeros(count, dtype=np.uint64)
-        for cipher, sign in self._streams:
-            stream = np.frombuffer(cipher.update(counters), dtype=WORD64)[:count]
-            if sign == 1:
-                total += stream
-            else:
-                total -= stream
+        for key, sign in self._peers:
+            stream = Cipher(key, counter).encryptor().update(bytes(8 * count))
+            values = np.frombuffer(stream, dtype="<u8")
+            total = total + values if sign == 1 else total - values
         return total

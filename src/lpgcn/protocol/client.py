@@ -67,7 +67,7 @@ class Client:
             np.frombuffer(part, dtype="<u4").astype(np.int64)
             for part in (about.train, about.valid, about.test)
         )
-        self._keys = Keyring(about.config.suite, about.config.layers)
+        self._keys = Keyring(about.config.suite)
         self._limit = Sizes.of(about.config).largest(about.n_users, about.n_items)
         self._last = Header(0, 0)
         self._item_vectors: Tensor | None = None
@@ -162,16 +162,13 @@ class Client:
         askers = _split(message.askers, KEY_BYTES, "askers")
         positions = m.numbers(message.positions, "positions", below=len(user.uploaded))
         offsets = _offsets(message.offsets, len(askers), len(positions))
-        asker_of_row = np.repeat(np.arange(len(askers)), np.diff(offsets))
         asked = [positions[offsets[i] : offsets[i + 1]] for i in range(len(askers))]
         sealed = self._keys.answer(
             askers,
             [m.pack_numbers(user.places[part]) for part in asked],
             [np.packbits(user.is_real(part)).tobytes() for part in asked],
         )
-        self.passes.place_questions(
-            positions, asker_of_row, np.arange(len(positions)) - offsets[asker_of_row]
-        )
+        self.passes.asked = asked
         return m.Answers(header=b"", sealed=b"".join(sealed))
 
     def verify(self, message: m.Sealed, header: Header) -> m.Reply:
@@ -179,12 +176,9 @@ class Client:
         owner, user = self.passes.as_owner(), self.passes.user
         near = owner.neighbourhood
         counts = np.diff(near.offsets)
-        ends = np.cumsum(SEAL_OVERHEAD + ANSWER_KEYS + (counts + 7) // 8)
-        if len(message.answers) != (int(ends[-1]) if near.size else 0):
-            raise MalformedMessageError(f"answers of {len(message.answers)} bytes do not fit")
-        starts = np.append(0, ends)
+        lengths = SEAL_OVERHEAD + ANSWER_KEYS + (counts + 7) // 8
         bits = self._keys.verify(
-            [message.answers[starts[h] : starts[h + 1]] for h in range(near.size)],
+            m.cut(message.answers, lengths, "answers"),
             [m.pack_numbers(owner.places[near.of(h)]) for h in range(near.size)],
         )
         real = [m.bits(flags, "bits", count) for flags, count in zip(bits, counts, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from lpgcn.crypto import (
     KEY_BYTES,
     AuthenticationError,
     Channel,
+    Channels,
     Context,
     Label,
     Masks,
@@ -21,8 +22,7 @@ from lpgcn.crypto import (
     seal,
     tokens,
 )
-from lpgcn.protocol.messages import Phase
-from lpgcn.protocol.rows import NeighbourDoor, SharedDoor, neighbour_door, shared_door
+from lpgcn.protocol.rows import Clear
 from lpgcn.protocol.suite import SUITES, Key, Kind, SuiteName
 
 Int64 = npt.NDArray[np.int64]
@@ -33,21 +33,15 @@ SHARED_BYTES: Final = _SHARED.size
 """The shared key S and the seed that all clients, and not the server, draw from."""
 ANSWER_KEYS: Final = 2 * KEY_BYTES
 """A verification answer carries K_u and a fresh pairwise key before its bits."""
+CLEAR: Final = Clear()
 
 
 class Keyring:
     """Made when a client starts; grows in initialisation."""
 
-    def __init__(self, suite: SuiteName, layers: int) -> None:
+    def __init__(self, suite: SuiteName) -> None:
         self._suite = SUITES[suite]
         self._private = PrivateKey.generate()
-        # The slots in which a neighbour's vectors come, so that a step needs one cipher call each.
-        self._slots = [
-            *((Phase.FORWARD, layer) for layer in range(layers)),
-            (Phase.LOSS, 0),
-            *((Phase.BACKWARD, layer) for layer in range(layers)),
-            (Phase.UPDATE, 0),
-        ]
         self._contacts_out: dict[int, Channel] = {}
         self._contacts_in: dict[int, Channel] = {}
         self._masks: Masks | None = None
@@ -81,29 +75,30 @@ class Keyring:
         secret, seed = _SHARED.unpack(opened)
         shared = SecretKey(secret)
         self._token_key = shared.derive(Label.ITEM_TOKENS)
-        item_key = shared.derive(Label.ITEM_VECTORS) if self.protects(Kind.ITEM) else None
-        self.items: SharedDoor = shared_door(item_key)
+        item_key = shared.derive(Label.ITEM_VECTORS)
+        self.items: Channel | Clear = Channel(item_key) if self.protects(Kind.ITEM) else CLEAR
         group = self._suite[Kind.USER_FORWARD] is Key.GROUP
         self._sender_key = (
             shared.derive(Label.USER_VECTORS, self.public) if group else SecretKey.generate()
         )
-        self._own = shared_door(self._sender_key)
-        self._clear = shared_door(None)
+        self._own = Channel(self._sender_key)
         return int(seed)
 
     def tokens(self, items: Int64) -> UInt8:
         return tokens(self._token_key, items)
 
-    def own(self, kind: Kind) -> SharedDoor:
+    def own(self, kind: Kind) -> Channel | Clear:
         """The door of this client's own vectors."""
-        return self._own if self.protects(kind) else self._clear
+        return self._own if self.protects(kind) else CLEAR
 
     # Verification (Algorithm 2, lines 16–18).
 
-    def answer(self, askers: Sequence[bytes], questions: Sequence[bytes], bits: Sequence[bytes]) -> list[bytes]:
+    def answer(
+        self, askers: Sequence[bytes], questions: Sequence[bytes], bits: Sequence[bytes]
+    ) -> list[bytes]:
         """For each asker: the bits, K_u and a fresh pairwise key, sealed to the asker."""
         pairs = [SecretKey.generate() for _ in askers]
-        self.pairs_out = neighbour_door(pairs if self.protects(Kind.LOSS) else None)
+        self.pairs_out: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [
             seal(
                 asker,
@@ -121,14 +116,13 @@ class Keyring:
         ]
         senders = [SecretKey(content[:KEY_BYTES]) for content in opened]
         pairs = [SecretKey(content[KEY_BYTES:ANSWER_KEYS]) for content in opened]
-        self._neighbours = neighbour_door(senders, self._slots)
-        self._clear_neighbours = neighbour_door(None)
-        self.pairs_in = neighbour_door(pairs if self.protects(Kind.LOSS) else None)
+        self._neighbours = Channels(senders)
+        self.pairs_in: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [content[ANSWER_KEYS:] for content in opened]
 
-    def neighbours(self, kind: Kind) -> NeighbourDoor:
+    def neighbours(self, kind: Kind) -> Channels | Clear:
         """The door of the neighbours' vectors, by handle."""
-        return self._neighbours if self.protects(kind) else self._clear_neighbours
+        return self._neighbours if self.protects(kind) else CLEAR
 
     # Owners that a client meets because they own one of its negatives.
 
@@ -159,7 +153,7 @@ class Keyring:
     def peer_up(self, publics: Sequence[bytes]) -> None:
         """Masks with these peers; of two, the one with the smaller public key adds."""
         agreed = [self._private.agree(public, self._info("mask")) for public in publics]
-        peers = [
+        peers: list[tuple[SecretKey, Literal[1, -1]]] = [
             (key, 1 if self.public < public else -1)
             for key, public in zip(agreed, publics, strict=True)
         ]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.protocol import messages as m
+from lpgcn.protocol.messages import cut
 from lpgcn.protocol.rounds import Batch, Needs, Pushes
 from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.sizes import Sizes
@@ -28,7 +29,7 @@ class Contacts:
     def handles(self, others: Sequence[int]) -> tuple[list[int], list[int]]:
         """The handles of these parties, and those parties that are new, in their handles' order."""
         new = [other for other in dict.fromkeys(others) if other not in self._handles]
-        self._handles.update((other, len(self._handles) + i) for i, other in enumerate(new))
+        self._handles |= {other: handle for handle, other in enumerate(new, len(self._handles))}
         return [self._handles[other] for other in others], new
 
 
@@ -77,15 +78,18 @@ class LossExchange:
         """To each touched client what the batch says about the items it owns."""
         routes, sizes = self._routes, self._sizes
         users = np.zeros((routes.n_clients, sizes.loss_user), dtype=np.uint8)
-        pairs = np.zeros((len(routes.entry_client), sizes.pair), dtype=np.uint8)
+        pairs: dict[int, list[bytes]] = {}
         strangers: dict[int, list[tuple[int, int, bytes]]] = {}
         introductions: dict[tuple[int, int], bytes] = {}
         for client, reply in replies.items():
-            first, last = routes.entry_offsets[client], routes.entry_offsets[client + 1]
             users[client] = m.rows(reply.user, "user", count=1, width=sizes.loss_user)[0]
-            pairs[first:last] = m.rows(
-                reply.pair_rows, "pair_rows", count=last - first, width=sizes.pair
-            )
+            owners, offsets, _ = routes.askers(client)
+            for owner, message in zip(
+                owners.tolist(),
+                cut(reply.pair_rows, sizes.pairs(np.diff(offsets)), "pair_rows"),
+                strict=True,
+            ):
+                pairs.setdefault(owner, []).append(message)
             places, new = self._met[client]
             rows = m.rows(reply.negatives, "negatives", count=len(places), width=sizes.negative)
             for index, (owner, row) in enumerate(
@@ -100,8 +104,6 @@ class LossExchange:
             }
         for client in clients:
             present = needs.users[routes.neighbours[client]]
-            entries = routes.delivered[client]
-            entries = entries[needs.users[routes.entry_client[entries]]]
             from_strangers = strangers.get(client, [])
             senders = [sender for sender, _, _ in from_strangers]
             contacts, new = self._strangers_of[client].handles(senders)
@@ -111,7 +113,7 @@ class LossExchange:
                     header=b"",
                     user_rows=users[routes.neighbours[client][present]].tobytes(),
                     user_present=m.pack_bits(present),
-                    pair_rows=pairs[entries].tobytes(),
+                    pair_rows=b"".join(pairs.get(client, [])),
                     negatives=b"".join(row for _, _, row in from_strangers),
                     contacts=m.pack_numbers(
                         [

@@ -297,6 +297,16 @@ def rows(field: bytes, name: str, *, count: int, width: int) -> UInt8:
     return np.frombuffer(field, dtype=np.uint8).reshape(count, width)
 
 
+def cut(field: bytes, lengths: Int64, name: str) -> list[bytes]:
+    """A field of messages of these lengths, one behind the other."""
+    ends = np.cumsum(lengths).tolist()
+    if len(field) != (ends[-1] if ends else 0):
+        raise MalformedMessageError(
+            f"field {name} has {len(field)} bytes, expected {int(np.sum(lengths))}"
+        )
+    return [field[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
 def bits(field: bytes, name: str, count: int) -> Bits:
     """One bit for each of `count` rows; an empty field stands for all of them."""
     if not field:

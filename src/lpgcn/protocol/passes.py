@@ -31,6 +31,8 @@ from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 RATE: Final = struct.Struct("<d")
+_FIRST: Final = np.zeros(1, dtype=np.uint32)
+"""A client has one vector to seal in a round."""
 
 
 class Passes:
@@ -44,14 +46,13 @@ class Passes:
         self._sizes = Sizes.of(config)
         self.loss_total = 0
         """The loss of this client's samples and nodes since it was last reported, in fixed point."""
+        self.asked: list[Int64] = []
+        """For each owner that asked, the uploaded items that it asked about."""
         self._said: LossMessage | None = None
         self._gradient_begun = False
-        self._own_final = torch.empty(0)
+        self._nothing = self._blank(0)
+        self._own_final = self._nothing
         self._built_push = torch.empty(0)
-
-    def place_questions(self, asked: Int64, asker_of_row: Int64, index_of_row: Int64) -> None:
-        """Which owner asked about which uploaded items: the order of the rows of scalars."""
-        self._asked, self._asker_of_row, self._index_of_row = asked, asker_of_row, index_of_row
 
     # Forward.
 
@@ -81,7 +82,7 @@ class Passes:
     def finish_forward(self, message: m.Exchange, header: Header) -> m.Push:
         """Absorb the last layer; the owner sends the final vectors that somebody needs."""
         self._absorb(message, Header(header.step, Phase.FORWARD, self._config.layers - 1))
-        self._own_final = self._none() if self.owner is None else self.owner.nodes.final()
+        self._own_final = self._nothing if self.owner is None else self.owner.nodes.final()
         return self._push(header, message.wanted, None, self._own_final)
 
     def _absorb(self, message: m.Exchange, pushed: Header) -> None:
@@ -143,12 +144,10 @@ class Passes:
         return b"".join(map(self._keys.introduce, new.tolist(), keys))
 
     def _seal_pairs(self, header: Header, said: LossMessage) -> bytes:
-        payload = said.listed[self._asked].view(np.uint8).reshape(-1, PAIR.itemsize)
+        """To each owner s and n of every listed item that it owns, used or not."""
         context = self._keys.context(header.step, header.phase, 1)
-        sealed = self._keys.pairs_out.seal(
-            context, payload, self._asker_of_row, self._index_of_row
-        )
-        return sealed.tobytes()
+        messages = [said.listed[positions].tobytes() for positions in self.asked]
+        return b"".join(self._keys.pairs_out.seal(context, messages))
 
     def _seal_negatives(
         self, header: Header, said: LossMessage, places: Int64, contacts: Int64
@@ -194,17 +193,15 @@ class Passes:
 
     def _open_pairs(self, field: bytes, said: Header, present: Bits) -> Contributions:
         near = self.as_owner().neighbourhood
-        of_row = near.handles
-        rows = np.flatnonzero(present[of_row])
-        sealed = m.rows(field, "pair_rows", count=len(rows), width=self._sizes.pair)
-        handles = of_row[rows]
+        handles = np.flatnonzero(present)
+        lengths = self._sizes.pairs(np.diff(near.offsets)[handles])
+        messages = m.cut(field, lengths, "pair_rows")
         context = self._keys.context(said.step, said.phase, 1)
-        opened = self._keys.pairs_in.open(
-            context, np.zeros_like(handles), sealed, handles, rows - near.offsets[handles]
-        )
-        pairs = np.ascontiguousarray(opened).view(PAIR).reshape(-1)
-        ranks = 2 * near.ranks(handles) + 1
-        return Contributions.of(near.items[rows], handles, ranks, pairs)
+        opened = self._keys.pairs_in.open(context, handles.tolist(), messages)
+        pairs = np.frombuffer(b"".join(opened), dtype=PAIR)
+        rows = np.flatnonzero(present[near.handles])
+        senders = near.handles[rows]
+        return Contributions.of(near.items[rows], senders, 2 * near.ranks(senders) + 1, pairs)
 
     def _open_strangers(self, message: m.LossRows, said: Header) -> tuple[Tensor, Contributions]:
         """Clients that had one of the owned items as a negative."""
@@ -290,22 +287,19 @@ class Passes:
             raise UnexpectedMessageError("a message for a convolution-client, but nothing is owned")
         return self.owner
 
-    def _none(self) -> Tensor:
-        return self._blank(0)
-
     def _blank(self, count: int) -> Tensor:
         return torch.zeros((count, self._config.dim), dtype=self._dtype)
 
     def _own(self, name: str) -> Tensor:
-        return self._none() if self.owner is None else self.owner.adam[name].parameter
+        return self._nothing if self.owner is None else self.owner.adam[name].parameter
 
     def _own_push(self) -> Tensor:
-        return self._none() if self.owner is None else self.owner.nodes.push
+        return self._nothing if self.owner is None else self.owner.nodes.push
 
     def _open_items(self, field: bytes, pushed: Header, places: Int64) -> Tensor:
         rows = m.rows(field, "item_rows", count=len(places), width=self._sizes.item)
         context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
-        return to_vectors(self._keys.items.open(context, places, rows), self._dtype)
+        return to_vectors(self._keys.items.open_rows(context, places, rows), self._dtype)
 
     def open_catalogue(self, field: bytes, step: int, n_items: int) -> Tensor:
         """The final vectors of all items, in the order of the catalogue."""
@@ -313,6 +307,8 @@ class Passes:
 
     def _arrived_items(self, message: m.Exchange, pushed: Header) -> Tensor:
         places = self.user.arriving_places
+        if not message.item_present:
+            return self._open_items(message.item_rows, pushed, places)
         present = m.bits(message.item_present, "item_present", len(places))
         opened = self._open_items(message.item_rows, pushed, places[present])
         return self._filled(opened, present)
@@ -321,9 +317,8 @@ class Passes:
         count = int(present.sum())
         rows = m.rows(field, "user_rows", count=count, width=self._sizes.user(kind))
         context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
-        senders = np.zeros(count, dtype=np.uint32)
-        keys = None if count == len(present) else np.flatnonzero(present)
-        opened = self._keys.neighbours(kind).open(context, senders, rows, keys)
+        handles = np.flatnonzero(present).tolist()
+        opened = self._keys.neighbours(kind).open_rows(context, handles, rows)
         return self._filled(to_vectors(opened, self._dtype), present)
 
     def _arrived_users(self, message: m.Exchange, pushed: Header) -> Tensor:
@@ -342,7 +337,7 @@ class Passes:
 
     def _seal_user(self, header: Header, kind: Kind, vector: Tensor) -> bytes:
         context = self._keys.context(header.step, header.phase, header.layer)
-        return self._keys.own(kind).seal(context, np.zeros(1, np.uint32), to_rows(vector)).tobytes()
+        return self._keys.own(kind).seal_rows(context, _FIRST, to_rows(vector)).tobytes()
 
     def _push(
         self, header: Header, wanted: bytes, wants_user: bytes | None, items: Tensor
@@ -356,7 +351,7 @@ class Passes:
             if chosen.any():
                 rows = to_rows(items)[chosen]
                 context = self._keys.context(header.step, header.phase, header.layer)
-                sealed = self._keys.items.seal(context, self.owner.places[chosen], rows)
+                sealed = self._keys.items.seal_rows(context, self.owner.places[chosen], rows)
                 sealed_items = sealed.tobytes()
         return m.Push(header=b"", user=sealed_user, items=sealed_items)
 

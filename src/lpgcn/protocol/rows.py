@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lpgcn.crypto import TAG_BYTES, Context, SecretKey, VectorChannel, VectorChannels
+from lpgcn.crypto import TAG_BYTES, Context
 from lpgcn.protocol.suite import Key
 
 Int64 = npt.NDArray[np.int64]
@@ -41,53 +39,19 @@ def row_bytes(payload: int, key: Key) -> int:
     return payload if key is Key.CLEAR else payload + TAG_BYTES
 
 
-class SharedDoor(Protocol):
-    """Rows under one key, each at its own index."""
-
-    def seal(self, context: Context, indices: npt.ArrayLike, payload: UInt8) -> UInt8: ...
-    def open(self, context: Context, indices: npt.ArrayLike, sealed: UInt8) -> UInt8: ...
-
-
-class NeighbourDoor(Protocol):
-    """Rows of several parties, each under a key of its own."""
-
-    def seal(
-        self, context: Context, payload: UInt8, keys: Int64, indices: npt.ArrayLike
-    ) -> UInt8: ...
-
-    def open(
-        self,
-        context: Context,
-        senders: npt.ArrayLike,
-        sealed: UInt8,
-        keys: Int64 | None = None,
-        indices: npt.ArrayLike | None = None,
-    ) -> UInt8: ...
-
-
 class Clear:
-    """Leaves rows as they are: what a suite does not protect. It serves as either kind of door."""
+    """Leaves everything as it is: the door of what a suite does not protect."""
 
-    def seal(self, context: Context, *arguments: npt.ArrayLike) -> UInt8:
-        payload = arguments[1] if len(arguments) == 2 else arguments[0]
-        return np.asarray(payload, dtype=np.uint8)
+    def seal_rows(self, context: Context, indices: npt.ArrayLike, rows: UInt8) -> UInt8:
+        return rows
 
-    def open(
-        self,
-        context: Context,
-        indices: npt.ArrayLike,
-        sealed: UInt8,
-        keys: Int64 | None = None,
-        places: npt.ArrayLike | None = None,
-    ) -> UInt8:
+    def open_rows(self, context: Context, which: npt.ArrayLike, sealed: UInt8) -> UInt8:
         return sealed
 
+    def seal(self, context: Context, messages: Sequence[bytes]) -> list[bytes]:
+        return list(messages)
 
-def shared_door(key: SecretKey | None) -> SharedDoor:
-    return Clear() if key is None else VectorChannel(key)
-
-
-def neighbour_door(
-    keys: Sequence[SecretKey] | None, slots: Sequence[tuple[int, int]] = ()
-) -> NeighbourDoor:
-    return Clear() if keys is None else VectorChannels(keys, slots)
+    def open(
+        self, context: Context, keys: Sequence[int], messages: Sequence[bytes]
+    ) -> list[bytes]:
+        return list(messages)

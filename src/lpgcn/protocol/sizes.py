@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from lpgcn.config import Config
 from lpgcn.crypto import CHANNEL_OVERHEAD, SEAL_OVERHEAD
 from lpgcn.protocol.rows import PAIR, negative_row, row_bytes
 from lpgcn.protocol.suite import SUITES, Key, Kind
+
+Int64 = npt.NDArray[np.int64]
 
 _BYTES = {"float32": 4, "float64": 8}
 
@@ -22,7 +27,7 @@ class Sizes:
     user_forward: int
     user_backward: int
     loss_user: int
-    pair: int
+    pair_overhead: int
     negative: int
     introduction: int
 
@@ -38,10 +43,14 @@ class Sizes:
             user_forward=row_bytes(vector, suite[Kind.USER_FORWARD]),
             user_backward=row_bytes(vector, suite[Kind.USER_BACKWARD]),
             loss_user=row_bytes(vector, suite[Kind.LOSS]),
-            pair=row_bytes(PAIR.itemsize, suite[Kind.LOSS]),
+            pair_overhead=row_bytes(0, suite[Kind.LOSS]),
             negative=negative if clear_loss else negative + CHANNEL_OVERHEAD,
             introduction=0 if clear_loss else 32 + SEAL_OVERHEAD,
         )
+
+    def pairs(self, items: Int64) -> Int64:
+        """The scalars of so many items, to one owner."""
+        return PAIR.itemsize * items + self.pair_overhead
 
     def user(self, kind: Kind) -> int:
         return {
@@ -53,5 +62,5 @@ class Sizes:
     def largest(self, n_users: int, n_items: int) -> int:
         """No message is longer: every row of every kind, and a kilobyte for the rest."""
         per_user = self.user_forward + self.negative + self.introduction + 256
-        per_pair = self.pair + 8
+        per_pair = PAIR.itemsize + self.pair_overhead + 8
         return 1024 + n_users * per_user + n_items * (self.item + 64) + per_pair * n_users * n_items

@@ -95,7 +95,7 @@ class User:
         self.own_rows = np.array(own, dtype=np.int64)
         """For every uploaded item its row among the owned items, or -1."""
         self.arriving = np.flatnonzero(self.own_rows < 0)
-        self.arriving_places = places[self.arriving]
+        self.arriving_places = places[self.arriving].astype(np.uint32)
         rows = len(self.arriving) + self.own_rows
         rows[self.arriving] = np.arange(len(self.arriving))
         by_id = np.argsort(self.uploaded, kind="stable")
