@@ -69,11 +69,13 @@ def pair_gradients(
 ) -> PairGradients:
     """Scores (Eq. 4), losses and s_ui of all pairs; `batch_size` is B of the whole batch."""
     users, items = torch.from_numpy(pairs.users), torch.from_numpy(pairs.items)
-    score = (user_vectors[users] * item_vectors[items]).sum(1).to(torch.float64).numpy()
+    product = user_vectors.index_select(0, users).mul_(item_vectors.index_select(0, items))
+    score = product.sum(1).to(torch.float64).numpy()
     margin = score[pairs.positive] - score[pairs.negative]
     slope = np.exp(-np.logaddexp(0.0, margin)) / batch_size
-    coefficient = np.bincount(pairs.positive, -slope, len(pairs))
-    coefficient += np.bincount(pairs.negative, slope, len(pairs))
+    coefficient: Float64 = np.bincount(pairs.positive, -slope, len(pairs)) + np.bincount(
+        pairs.negative, slope, len(pairs)
+    )
     count = np.bincount(np.concatenate((pairs.positive, pairs.negative)), minlength=len(pairs))
     return PairGradients(coefficient, count, np.logaddexp(0.0, -margin))
 
@@ -96,8 +98,9 @@ class LossGradient:
         sent: Tensor,
     ) -> LossGradient:
         """Σ s·sent[sender] for every distinct receiver of pairs that are sorted by receiver."""
-        rows, starts, row_of_pair = np.unique(receivers, return_index=True, return_inverse=True)
-        offsets = np.append(starts, len(receivers)).astype(np.int64)
+        starts = np.flatnonzero(np.diff(receivers, prepend=-1))
+        offsets = np.append(starts, len(receivers))
         weights = torch.from_numpy(coefficient).to(sent.dtype)
         gradient = Segments.from_arrays(offsets, senders).weighted_sum(sent, weights)
-        return cls(rows, gradient, np.bincount(row_of_pair, in_samples, len(rows)))
+        counts = np.add.reduceat(in_samples, starts) if len(starts) else in_samples[:0]
+        return cls(receivers[starts], gradient, counts)

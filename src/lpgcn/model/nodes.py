@@ -56,9 +56,14 @@ class Nodes:
         """e = Σ_l e^(l) / (L + 1) (Eq. 3)."""
         return self._total * self._readout
 
+    def finish(self, rows: Tensor, arrived: Tensor) -> Tensor:
+        """The last layer and e of some nodes only, from what arrived for them; the same bits."""
+        total = self._total.index_select(0, rows).add_(arrived.mul_(self._inverse_degree[rows]))
+        return total.mul_(self._readout[rows])
+
     def initial(self, rows: Tensor) -> Tensor:
         """e^(0) of some nodes."""
-        return self._first_push[rows] * self._unscale[rows]
+        return self._first_push.index_select(0, rows).mul_(self._unscale[rows])
 
     def begin_gradient(self, loss: LossGradient, decay: float) -> Float64:
         """g^(L) = ∂Loss/∂e / (L + 1), zero where the batch does not touch.

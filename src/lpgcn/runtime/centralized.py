@@ -115,31 +115,47 @@ class Centralized:
         )
 
     def forward(self) -> Vectors:
-        """Algorithm 4: [half exchange], then L exchanges."""
+        """Algorithm 4: [half exchange], then L exchanges; every final vector."""
+        self._propagate(self._config.layers)
+        return Vectors(self._users.final(), self._items.final())
+
+    def _propagate(self, layers: int) -> None:
         users, items, graph = self._users, self._items, self._graph
         if "users" in self._adam:
             users.begin(self._adam["users"].parameter)
         else:
             users.build(graph.items_of_users.sum(self._adam["item_users"].parameter))
         items.begin(self._adam["items"].parameter)
-        for _ in range(self._config.layers):
+        for _ in range(layers):
             arrived_at_users = graph.items_of_users.sum(items.push)
             items.absorb(graph.users_of_items.sum(users.push))
             users.absorb(arrived_at_users)
-        return Vectors(users.final(), items.final())
 
-    def _loss(self, batch: Batch, vectors: Vectors) -> None:
+    def _finish(self, users: Int64, items: Int64) -> Vectors:
+        """The last exchange, only for the users and items that the batch touches."""
+        to_users = self._graph.items_of_users.only(users).sum(self._items.push)
+        to_items = self._graph.users_of_items.only(items).sum(self._users.push)
+        return Vectors(
+            self._users.finish(torch.from_numpy(users), to_users),
+            self._items.finish(torch.from_numpy(items), to_items),
+        )
+
+    def _loss(self, batch: Batch) -> None:
         """Algorithm 9: the loss, and the gradients that backward propagation starts from."""
         pairs, reg = batch.pairs, self._config.reg
         items = self._item_ids[pairs.items]
-        found = pair_gradients(replace(pairs, items=items), vectors.users, vectors.items, batch.size)
-        by_item = np.argsort(items, kind="stable")
+        user_ids, user = np.unique(pairs.users, return_inverse=True)
+        item_ids, item = np.unique(items, return_inverse=True)
+        vectors = self._finish(user_ids, item_ids)
+        touched = replace(pairs, users=user, items=item)
+        found = pair_gradients(touched, vectors.users, vectors.items, batch.size)
+        by_item = np.sort(items * len(items) + np.arange(len(items))) % len(items)
         at_users = LossGradient.gather(
-            pairs.users, items, found.coefficient, found.count / 2, vectors.items
+            pairs.users, item, found.coefficient, found.count / 2, vectors.items
         )
         at_items = LossGradient.gather(
             items[by_item],
-            pairs.users[by_item],
+            user[by_item],
             found.coefficient[by_item],
             found.count[by_item].astype(np.float64),
             vectors.users,
@@ -167,7 +183,8 @@ class Centralized:
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
         batch = self.samples.batch(epoch, step)
-        self._loss(batch, self.forward())
+        self._propagate(self._config.layers - 1)
+        self._loss(batch)
         for name, gradient in self._backward().items():
             self._adam[name].step(gradient, learning_rate)
 
@@ -183,7 +200,7 @@ class Centralized:
         return evaluate(vectors.users, vectors.items, masked, heldout, self._config.cutoffs)
 
     def parameters(self) -> dict[str, Tensor]:
-        return {name: adam.parameter.contiguous() for name, adam in self._adam.items()}
+        return {name: adam.parameter.clone() for name, adam in self._adam.items()}
 
     def set_parameters(self, parameters: Mapping[str, Tensor]) -> None:
         for name, adam in self._adam.items():
