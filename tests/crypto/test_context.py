@@ -67,3 +67,14 @@ def test_the_guard_lets_no_place_pass_twice(places: list[tuple[int, int, int]]) 
             guard.claim(context, index)
             passed.add((step, layer, index))
             latest = step
+
+
+def test_a_slot_is_claimed_whole_or_by_index() -> None:
+    whole, parts = Context(RUN, 1, 0, 0, 0), Context(RUN, 1, 0, 1, 0)
+    guard = NonceGuard()
+    guard.claim(whole)
+    guard.claim(parts, 3)
+    for context, index in ((whole, None), (whole, 3), (parts, None), (parts, 3)):
+        with pytest.raises(NonceReuseError):
+            guard.claim(context, index)
+    guard.claim(parts, 4)

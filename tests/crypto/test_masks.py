@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +60,17 @@ def test_each_place_has_a_mask_of_its_own_and_only_one() -> None:
     assert len({masks.mask(place, 2).tobytes() for place in places}) == 4
     with pytest.raises(NonceReuseError):
         masks.mask(places[-1], 2)
+
+
+def test_a_mask_is_the_key_stream_of_aes_in_counter_mode() -> None:
+    counter = (3 << 16 | 9 << 8).to_bytes(8, "big") + bytes(8)
+    streams = [
+        Cipher(AES256(key_of(1, peer).reveal()), CTR(counter)).encryptor().update(bytes(24))
+        for peer in (2, 3)
+    ]
+    added, taken = (np.frombuffer(stream, dtype="<u8") for stream in streams)
+    mask = Masks([(key_of(1, 2), 1), (key_of(1, 3), -1)]).mask(CONTEXT, 3)
+    assert np.array_equal(mask, added - taken)
 
 
 def test_nobody_masks_alone() -> None:

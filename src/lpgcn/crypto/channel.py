@@ -8,8 +8,9 @@ is the encoded context, the same for all of them, and a nonce is one concatenati
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from operator import call
 from typing import Final
 
 import numpy as np
@@ -62,7 +63,7 @@ class Channel:
         try:
             return self._cipher.decrypt(nonce, memoryview(sealed)[1:], context.encode())
         except InvalidTag as error:
-            raise _does_not_open(context, f"index {index}") from error
+            raise _does_not_open(context, "index", index) from error
 
     def seal_rows(self, context: Context, indices: npt.ArrayLike, rows: UInt8) -> UInt8:
         """Rows of `rows` (n, bytes), each sealed at its index: shape (n, bytes + 16).
@@ -74,12 +75,12 @@ class Channel:
         if len(set(nonces)) != len(nonces):
             raise NonceReuseError(f"an index appears twice among {len(nonces)} for {context}")
         self._guard.claim(context)
-        return _rows(self._cipher.encrypt, nonces, context, rows, TAG_BYTES)
+        return _rows(repeat(self._cipher.encrypt), nonces, context, rows, TAG_BYTES)
 
     def open_rows(self, context: Context, indices: npt.ArrayLike, sealed: UInt8) -> UInt8:
         """The contents of rows that `seal_rows` made, or AuthenticationError and none of them."""
         nonces = _nonces(context, indices, len(sealed))
-        return _rows(self._cipher.decrypt, nonces, context, sealed, -TAG_BYTES)
+        return _rows(repeat(self._cipher.decrypt), nonces, context, sealed, -TAG_BYTES)
 
 
 class Channels:
@@ -106,17 +107,17 @@ class Channels:
             for cipher, message in zip(self._ciphers, messages, strict=True)
         ]
 
-    def open(
-        self, context: Context, keys: Sequence[int], messages: Sequence[bytes]
-    ) -> list[bytes]:
+    def open(self, context: Context, keys: Sequence[int], messages: Sequence[bytes]) -> list[bytes]:
         """The contents of messages, the r-th under the key at position keys[r]."""
+        if len(keys) != len(messages):
+            raise FormatError(f"{len(messages)} messages for {len(keys)} keys")
         nonce, data = _place(context) + _INDEX_ZERO, context.encode()
         opened: list[bytes] = []
         try:
             for message, key in zip(messages, keys, strict=True):
                 opened.append(self._ciphers[key].decrypt(nonce, message, data))
         except InvalidTag as error:
-            raise _does_not_open(context, f"message {len(opened)}", (len(opened),)) from error
+            raise _does_not_open(context, "message", len(opened)) from error
         return opened
 
     def open_rows(self, context: Context, keys: Sequence[int], sealed: UInt8) -> UInt8:
@@ -124,20 +125,20 @@ class Channels:
         if len(keys) != len(sealed):
             raise FormatError(f"{len(sealed)} sealed rows for {len(keys)} keys")
         decrypt = [self._ciphers[key].decrypt for key in keys]
-        nonces = (_place(context) + _INDEX_ZERO,)
+        nonces = repeat(_place(context) + _INDEX_ZERO)
         return _rows(decrypt, nonces, context, sealed, -TAG_BYTES)
 
 
 def _rows(
-    ciphers: Cipher | Sequence[Cipher],
-    nonces: Sequence[bytes],
+    ciphers: Iterable[Cipher],
+    nonces: Iterable[bytes],
     context: Context,
     rows: UInt8,
     longer: int,
 ) -> UInt8:
-    """Every row through its cipher, or through the one; the result's rows are `longer`.
+    """Every row through its cipher, with its nonce; the result's rows are `longer`.
 
-    With one cipher each row has a nonce, with several they share one. The loop over rows is `map`'s, in C: in Python it would take as long as the cipher.
+    The loop over rows is `map`'s, in C: in Python it would take as long as the cipher.
     """
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] + min(longer, 0) < 0:
         raise FormatError(f"rows of bytes are expected, found {rows.dtype} of shape {rows.shape}")
@@ -145,23 +146,18 @@ def _rows(
     parts = struct.unpack(f"{width}s" * count, rows.tobytes())
     done: list[bytes] = []
     try:
-        if callable(ciphers):
-            done.extend(map(ciphers, nonces, parts, repeat(context.encode())))
-        else:
-            data = context.encode()
-            done.extend(
-                [cipher(nonces[0], part, data) for cipher, part in zip(ciphers, parts, strict=True)]
-            )
+        done.extend(map(call, ciphers, nonces, parts, repeat(context.encode())))
     except InvalidTag as error:
-        raise _does_not_open(context, f"a row of {count}") from error
+        # `extend` keeps what came before the error, so the row that failed is the next one.
+        raise _does_not_open(context, "row", len(done)) from error
     return np.frombuffer(bytearray().join(done), dtype=np.uint8).reshape(count, width + longer)
 
 
-def _does_not_open(context: Context, what: str, rows: Sequence[int] = ()) -> AuthenticationError:
+def _does_not_open(context: Context, what: str, number: int) -> AuthenticationError:
     return AuthenticationError(
-        f"{what} for {context} does not open: sealed by another key or in another context, or "
-        "changed on its way; nothing was decrypted",
-        rows,
+        f"{what} {number} for {context} does not open: sealed by another key or in another "
+        "context, or changed on its way; nothing was decrypted",
+        number,
     )
 
 
@@ -180,8 +176,8 @@ def _nonces(context: Context, indices: npt.ArrayLike, count: int) -> list[bytes]
     numbers = np.asarray(indices)
     if numbers.shape != (count,):
         raise FormatError(f"indices of shape {numbers.shape} for {count} rows")
-    if numbers.dtype != np.uint32 and count:
-        if not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 32:
-            raise FormatError("indices must be in [0, 2^32)")
+    checked = numbers.dtype == np.uint32 or not count
+    if not (checked or 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 32):
+        raise FormatError("indices must be in [0, 2^32)")
     packed = struct.unpack("4s" * count, numbers.astype(">u4").tobytes())
     return list(map(_place(context).__add__, packed))

@@ -76,16 +76,22 @@ class NonceGuard:
 
     def __init__(self) -> None:
         self._step = -1
-        self._claimed: set[tuple[int, int]] = set()
+        self._claimed: dict[int, set[int] | None] = {}
 
-    def claim(self, context: Context, index: int = 0) -> None:
-        """Takes the place of `context` and `index`, once."""
+    def claim(self, context: Context, index: int | None = None) -> None:
+        """Takes the place of `context` and `index`, or without an index the whole slot, once."""
         if context.step > self._step:
             self._step = context.step
             self._claimed.clear()
-        if context.step < self._step or (context.slot, index) in self._claimed:
+        indices = self._claimed.get(context.slot, set())
+        taken = indices is None or (indices if index is None else index in indices)
+        if context.step < self._step or taken:
             raise NonceReuseError(
-                f"a message for {context}, index {index} would repeat a nonce: this key has been "
-                f"used up to step {self._step}; take a new step, slot or key"
+                f"a message for {context} would repeat a nonce: this key has been used up to "
+                f"step {self._step}; take a new step, slot, index or key"
             )
-        self._claimed.add((context.slot, index))
+        if index is None or indices is None:
+            self._claimed[context.slot] = None
+        else:
+            indices.add(index)
+            self._claimed[context.slot] = indices

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lpgcn.errors import LpgcnError
 
 
@@ -18,10 +16,10 @@ class FormatError(CryptoError):
 class AuthenticationError(CryptoError):
     """A sealed message not made with this key for this context, or changed on its way."""
 
-    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
+    def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
-        self.rows = tuple(rows)
-        """Positions of the vectors that failed, when many were opened at once."""
+        self.row = row
+        """The first row that failed, when many were opened at once."""
 
 
 class NonceReuseError(CryptoError):
