@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from lpgcn import fixed_point
@@ -244,13 +246,58 @@ class Client:
         masked = self._keys.mask(context, values)
         return m.Numbers(header=b"", masked=masked.astype("<u8").tobytes())
 
-    def recommend(self, k: int) -> list[tuple[int, float]]:
-        """On the client, from the item vectors that it was last sent: item ids and scores."""
+    # What the client's own device asks of it; nothing here travels.
+
+    def recommend(self, request: bytes) -> bytes:
+        """From the item vectors that it was last sent: the best k items and their scores."""
         if self._item_vectors is None:
             raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
+        k = msgspec.msgpack.decode(request, type=int)
         top, scores = self._top(self._item_vectors, self._real, k)
         found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
-        return [(item, score) for item, score in found if item >= 0]
+        return msgspec.msgpack.encode([(item, score) for item, score in found if item >= 0])
+
+    def export(self, request: bytes = b"") -> bytes:
+        """Its parameters and their Adam state: what a checkpoint of this client holds."""
+        return save(
+            self._with_rows(
+                {
+                    f"{name}.{key}": value
+                    for name, adam in self.passes.adams().items()
+                    for key, value in adam.state().items()
+                }
+            )
+        )
+
+    def restore(self, state: bytes) -> bytes:
+        """Go on from a checkpoint: this client's own export, or whole tables."""
+        tables = load(state)
+        own_rows = {"users": torch.tensor([self._about.index])}
+        if (owner := self.passes.owner) is not None:
+            own_rows["items"] = torch.from_numpy(owner.items)
+        for name, adam in self.passes.adams().items():
+            kind = "users" if name == "users" else "items"
+            values = {key: tables[f"{name}.{key}"] for key in adam.state()}
+            whole = "rows" not in tables
+            adam.restore(
+                {
+                    key: value[own_rows[kind]] if whole and value.dim() else value
+                    for key, value in values.items()
+                }
+            )
+        return b""
+
+    def vectors(self, request: bytes = b"") -> bytes:
+        """Its final vectors, after a forward pass."""
+        tables = {"users": self.passes.user.nodes.final()}
+        if (owner := self.passes.owner) is not None:
+            tables["items"] = owner.nodes.final()
+        return save(self._with_rows(tables))
+
+    def _with_rows(self, tables: dict[str, Tensor]) -> dict[str, Tensor]:
+        owner = self.passes.owner
+        items = np.empty(0, dtype=np.int64) if owner is None else owner.items
+        return {**tables, "rows": torch.from_numpy(items)}
 
 
 def _split(field: bytes, width: int, name: str) -> list[bytes]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES
+from lpgcn.model.adam import Adam
 from lpgcn.model.loss import LossGradient
 from lpgcn.protocol import messages as m
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
@@ -53,6 +54,11 @@ class Passes:
         self._nothing = self._blank(0)
         self._own_final = self._nothing
         self._built_push = torch.empty(0)
+
+    def adams(self) -> dict[str, Adam]:
+        """The parameters that this client holds, by the name of their table."""
+        own = {} if self.user.adam is None else {"users": self.user.adam}
+        return own if self.owner is None else own | self.owner.adam
 
     # Forward.
 

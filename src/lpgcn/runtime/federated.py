@@ -8,32 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
+import msgspec
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import METRICS, Evaluation
-from lpgcn.model.adam import Adam
 from lpgcn.plan import Plan, TokenGraph, cover
-from lpgcn.protocol.client import Client
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.server import Server
 from lpgcn.runtime.engine import Part, Vectors
-from lpgcn.runtime.inprocess import InProcess, profiles
+from lpgcn.runtime.inprocess import Calls, Host, InProcess, profiles
+from lpgcn.runtime.workers import Workers
 
 
 class Federated:
     """A server and one client for every user."""
 
-    def __init__(self, split: Split, config: Config) -> None:
+    def __init__(self, split: Split, config: Config, workers: int = 1) -> None:
         self._split, self._config = split, config
-        self.clients = [Client(profile) for profile in profiles(split, config)]
-        self.server = Server(
-            config, split.n_users, split.n_items, self._plan, InProcess(self.clients)
-        )
-        self.server.initialise()
+        started = profiles(split, config)
+        self._host: Host = InProcess(dict(started)) if workers == 1 else Workers(started, workers)
+        try:
+            self.server = Server(
+                config, split.n_users, split.n_items, self._plan, Calls(self._host)
+            )
+            self.server.initialise()
+        except BaseException:
+            self._host.close()
+            raise
+
+    def close(self) -> None:
+        """End the clients."""
+        self._host.close()
 
     def _plan(self, graph: TokenGraph) -> Plan:
         return cover(graph, self._config.seed)
@@ -61,45 +70,33 @@ class Federated:
     def forward(self) -> Vectors:
         """The final vectors, as the parties have them after a prediction."""
         self.server.predict([])
-        dtype = getattr(torch, self._config.dtype)
-        items = torch.zeros((self._split.n_items, self._config.dim), dtype=dtype)
-        for client in self.clients:
-            if (owner := client.passes.owner) is not None:
-                items[torch.from_numpy(owner.items)] = owner.nodes.final()
-        users = torch.cat([client.passes.user.nodes.final() for client in self.clients])
-        return Vectors(users, items)
+        tables = self._tables("vectors")
+        return Vectors(tables["users"], tables["items"])
 
-    def _adams(self) -> dict[str, list[tuple[Tensor, Adam]]]:
-        """Every table of parameters as the rows that its owners hold."""
-        tables: dict[str, list[tuple[Tensor, Adam]]] = {}
-        for user, client in enumerate(self.clients):
-            if (owner := client.passes.owner) is not None:
-                for name, adam in owner.adam.items():
-                    tables.setdefault(name, []).append((torch.from_numpy(owner.items), adam))
-            if (own := client.passes.user.adam) is not None:
-                tables.setdefault("users", []).append((torch.tensor([user]), own))
+    def _tables(self, action: str) -> dict[str, Tensor]:
+        """Whole tables from the rows that the parties hold, named by `Client.<action>`."""
+        everybody = dict.fromkeys(range(self._split.n_users), b"")
+        tables: dict[str, Tensor] = {}
+        for user, data in self._host.perform(action, everybody).items():
+            held = load(data)
+            rows = {"items": held.pop("rows", None), "users": torch.tensor([user])}
+            for name, value in held.items():
+                if value.dim() == 0:
+                    tables[name] = value
+                    continue
+                kind = "users" if name.startswith("users") else "items"
+                count = self._split.n_users if kind == "users" else self._split.n_items
+                table = tables.setdefault(name, value.new_zeros((count, value.shape[1])))
+                table[rows[kind]] = value
         return tables
 
     def state(self) -> dict[str, Tensor]:
-        """As the centralised engine would save it: a run can go on in another way to run."""
-        rows = {"users": self._split.n_users}
-        state: dict[str, Tensor] = {}
-        for name, parts in self._adams().items():
-            for index, adam in parts:
-                for key, value in adam.state().items():
-                    if value.dim() == 0:
-                        state[f"{name}.{key}"] = value
-                        continue
-                    size = (rows.get(name, self._split.n_items), value.shape[1])
-                    table = state.setdefault(f"{name}.{key}", value.new_zeros(size))
-                    table[index] = value
-        return state
+        """As the centralised engine saves it, so a run can go on in another way to run."""
+        return self._tables("export")
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        for name, parts in self._adams().items():
-            for index, adam in parts:
-                values = {key: state[f"{name}.{key}"] for key in adam.state()}
-                adam.restore({k: v if v.dim() == 0 else v[index] for k, v in values.items()})
+        everything = save(dict(state))
+        self._host.perform("restore", dict.fromkeys(range(self._split.n_users), everything))
 
     def parameters(self) -> dict[str, Tensor]:
         suffix = ".parameter"
@@ -110,11 +107,11 @@ class Federated:
         }
 
     def set_parameters(self, parameters: Mapping[str, Tensor]) -> None:
-        for name, parts in self._adams().items():
-            for index, adam in parts:
-                adam.parameter.copy_(parameters[name][index])
+        named = {f"{name}.parameter": value for name, value in parameters.items()}
+        self.restore({**self.state(), **named})
 
     def recommend(self, user: int, k: int) -> list[tuple[int, float]]:
         """On the user's own client: item indices and scores."""
         self.server.predict([user])
-        return self.clients[user].recommend(k)
+        answer = self._host.perform("recommend", {user: msgspec.msgpack.encode(k)})[user]
+        return msgspec.msgpack.decode(answer, type=list[tuple[int, float]])

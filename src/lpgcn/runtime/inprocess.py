@@ -1,50 +1,73 @@
-"""All parties in one process: each is an object with its own data, and bytes pass between them."""
+"""Parties on one machine: each is an object with its own data, and only bytes pass between them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.protocol.client import Client, Profile
 
 
-class InProcess:
-    """A transport that hands every message to its client at once."""
+class Host(Protocol):
+    """Somebody who runs clients. The server only ever asks for `handle`."""
 
-    def __init__(self, clients: Sequence[Client]) -> None:
-        self.clients = clients
+    def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Client.<action>(argument) of each of these clients."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    """All clients in this process."""
+
+    def __init__(self, profiles: Mapping[int, bytes]) -> None:
+        self.clients = {index: Client(profile) for index, profile in profiles.items()}
+
+    def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
+        return {
+            index: getattr(self.clients[index], action)(argument)
+            for index, argument in arguments.items()
+        }
+
+    def close(self) -> None:
+        """Nothing outlives this process."""
+
+
+class Calls:
+    """A host as the server's transport."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
 
     def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
-        return {client: self.clients[client].handle(data) for client, data in requests.items()}
+        return self._host.perform("handle", requests)
 
 
-def profiles(split: Split, config: Config) -> list[bytes]:
+def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
     """What each client is started with: its own interactions, and nothing of anybody else's."""
     popularity = b""
     if config.virtual_draw == "popularity":
         popularity = split.train.item_degrees.astype(np.float64).tobytes()
-    return [
-        msgspec.msgpack.encode(
-            Profile(
-                index=user,
-                n_users=split.n_users,
-                n_items=split.n_items,
-                config=config,
-                seed=config.seed,
-                train=_items(split.train.items_of(user)),
-                valid=_items(split.valid.items_of(user)),
-                test=_items(split.test.items_of(user)),
-                popularity=popularity,
-            )
+    for user in range(split.n_users):
+        profile = Profile(
+            index=user,
+            n_users=split.n_users,
+            n_items=split.n_items,
+            config=config,
+            seed=config.seed,
+            train=_items(split.train.items_of(user)),
+            valid=_items(split.valid.items_of(user)),
+            test=_items(split.test.items_of(user)),
+            popularity=popularity,
         )
-        for user in range(split.n_users)
-    ]
+        yield user, msgspec.msgpack.encode(profile)
 
 
 def _items(items: npt.NDArray[np.int64]) -> bytes:
