@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -75,23 +76,23 @@ class Message(
     header: bytes
 
 
-class Ask(Message, tag=1):
+class Ask(Message, tag=1, frozen=True):
     """Server → client: nothing but the header, which says what is asked."""
 
 
-class PublicKeys(Message, tag=2):
+class PublicKeys(Message, tag=2, frozen=True):
     """Server → u_c: the public keys of all clients (Algorithm 2, line 5)."""
 
     keys: bytes
 
 
-class SealedKey(Message, tag=3):
+class SealedKey(Message, tag=3, frozen=True):
     """Server → client: the shared key, sealed to this client (line 7)."""
 
     sealed: bytes
 
 
-class Placement(Message, tag=4):
+class Placement(Message, tag=4, frozen=True):
     """Server → client: the catalogue places of what it listed, and what it owns (Algorithm 3, line 8).
 
     Its neighbours are numbered by handles 0, 1, …; handle h listed the owned items
@@ -108,7 +109,7 @@ class Placement(Message, tag=4):
     """Public keys of the clients that share masks with this one."""
 
 
-class Questions(Message, tag=5):
+class Questions(Message, tag=5, frozen=True):
     """Server → client: who asks about which of its listed items (Algorithm 2, line 17)."""
 
     askers: bytes
@@ -116,7 +117,7 @@ class Questions(Message, tag=5):
     positions: bytes
 
 
-class Exchange(Message, tag=6):
+class Exchange(Message, tag=6, frozen=True):
     """Server → client: rows that arrived for it, and which rows it shall push next.
 
     `…_present` has a bit for each row that could be there; empty means all. `wanted` has a bit for
@@ -132,7 +133,7 @@ class Exchange(Message, tag=6):
     learning_rate: bytes = b""
 
 
-class Samples(Message, tag=7):
+class Samples(Message, tag=7, frozen=True):
     """Server → batch client: final item vectors, and its samples with their negatives (Algorithm 9, line 1).
 
     Negatives are in the order of their places; `contacts` are the handles of their owners, and
@@ -151,7 +152,7 @@ class Samples(Message, tag=7):
     epoch: bytes
 
 
-class LossRows(Message, tag=8):
+class LossRows(Message, tag=8, frozen=True):
     """Server → owner: what the batch says about its items; then `wanted` rows are pushed."""
 
     user_rows: bytes
@@ -169,48 +170,48 @@ class LossRows(Message, tag=8):
     batch_size: bytes
 
 
-class Sealed(Message, tag=9):
+class Sealed(Message, tag=9, frozen=True):
     """Server → owner: the sealed answers of its neighbours, in the order of their handles."""
 
     answers: bytes
 
 
-class Reply(Message, tag=20):
+class Reply(Message, tag=20, frozen=True):
     """Client → server: done."""
 
 
-class PublicKey(Message, tag=21):
+class PublicKey(Message, tag=21, frozen=True):
     """Client → server: its public key (Algorithm 2, line 3)."""
 
     key: bytes
 
 
-class SealedKeys(Message, tag=22):
+class SealedKeys(Message, tag=22, frozen=True):
     """u_c → server: the shared key, sealed to every client (line 6)."""
 
     sealed: bytes
 
 
-class Tokens(Message, tag=23):
+class Tokens(Message, tag=23, frozen=True):
     """Client → server: tokens in the order of their bytes; from u_c also the catalogue in its order."""
 
     tokens: bytes
 
 
-class Answers(Message, tag=24):
+class Answers(Message, tag=24, frozen=True):
     """Client → server: one sealed answer for each asker."""
 
     sealed: bytes
 
 
-class Push(Message, tag=25):
+class Push(Message, tag=25, frozen=True):
     """Client → server: its vector, and those of its items that were wanted."""
 
     user: bytes
     items: bytes
 
 
-class Gradients(Message, tag=26):
+class Gradients(Message, tag=26, frozen=True):
     """Batch client → server: e_u, one row of scalars for every listed item, and its negatives."""
 
     user: bytes
@@ -219,7 +220,7 @@ class Gradients(Message, tag=26):
     introductions: bytes
 
 
-class Numbers(Message, tag=27):
+class Numbers(Message, tag=27, frozen=True):
     """Client → server: masked 64-bit numbers."""
 
     masked: bytes
@@ -299,12 +300,10 @@ def rows(field: bytes, name: str, *, count: int, width: int) -> UInt8:
 
 def cut(field: bytes, lengths: Int64, name: str) -> list[bytes]:
     """A field of messages of these lengths, one behind the other."""
-    ends = np.cumsum(lengths).tolist()
-    if len(field) != (ends[-1] if ends else 0):
-        raise MalformedMessageError(
-            f"field {name} has {len(field)} bytes, expected {int(np.sum(lengths))}"
-        )
-    return [field[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    ends = [0, *np.cumsum(lengths).tolist()]
+    if len(field) != ends[-1]:
+        raise MalformedMessageError(f"field {name} has {len(field)} bytes, expected {ends[-1]}")
+    return [field[start:end] for start, end in pairwise(ends)]
 
 
 def bits(field: bytes, name: str, count: int) -> Bits:

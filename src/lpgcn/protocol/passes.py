@@ -24,7 +24,7 @@ from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.keyring import Keyring
 from lpgcn.protocol.messages import Header, Phase
 from lpgcn.protocol.owner import Contributions, Owner
-from lpgcn.protocol.rows import PAIR, negative_row, to_rows, to_vectors
+from lpgcn.protocol.rows import negative_row, to_rows, to_vectors
 from lpgcn.protocol.sizes import Sizes
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
@@ -158,7 +158,7 @@ class Passes:
     def _seal_negatives(
         self, header: Header, said: LossMessage, places: Int64, contacts: Int64
     ) -> bytes:
-        rows = np.empty(len(places), dtype=negative_row(self._sizes.vector))
+        rows = np.empty(len(places), dtype=negative_row(self._sizes.vector, self._sizes.pair))
         rows["vector"] = to_rows(said.final)
         rows["place"], rows["pair"] = places, said.negatives
         context = self._keys.context(header.step, header.phase, 2)
@@ -204,7 +204,7 @@ class Passes:
         messages = m.cut(field, lengths, "pair_rows")
         context = self._keys.context(said.step, said.phase, 1)
         opened = self._keys.pairs_in.open(context, handles.tolist(), messages)
-        pairs = np.frombuffer(b"".join(opened), dtype=PAIR)
+        pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
         rows = np.flatnonzero(present[near.handles])
         senders = near.handles[rows]
         return Contributions.of(near.items[rows], senders, 2 * near.ranks(senders) + 1, pairs)
@@ -225,7 +225,7 @@ class Passes:
                 about[0::2].tolist(), about[1::2].tolist(), sealed, strict=True
             )
         )
-        content = np.frombuffer(opened, dtype=negative_row(self._sizes.vector))
+        content = np.frombuffer(opened, dtype=negative_row(self._sizes.vector, self._sizes.pair))
         vectors = to_vectors(content["vector"], self._dtype)
         items = np.searchsorted(owner.places, content["place"].astype(np.int64))
         senders = owner.neighbourhood.size + 1 + np.arange(count)
@@ -245,7 +245,7 @@ class Passes:
         user, near = self.user, self.as_owner().neighbourhood
         own = np.flatnonzero(user.own_rows >= 0) if self._said is not None else np.empty(0, np.int64)
         final = self._blank(1) if self._said is None else self._said.final
-        pairs = np.empty(0, dtype=PAIR) if self._said is None else self._said.listed[own]
+        pairs = np.empty(0, dtype=self._sizes.pair) if self._said is None else self._said.listed[own]
         senders = np.full(len(own), near.size)
         ranks = np.full(len(own), 2 * near.own_rank + 1)
         return final, Contributions.of(user.own_rows[own], senders, ranks, pairs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,13 +16,16 @@ from lpgcn.protocol.suite import Key
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
-PAIR = np.dtype([("coefficient", "<f4"), ("count", "<u4")])
-"""s_ui and n_ui of one listed item."""
+PAIRS: Final = {
+    "float32": np.dtype([("coefficient", "<f4"), ("count", "<u4")]),
+    "float64": np.dtype([("coefficient", "<f8"), ("count", "<u4")]),
+}
+"""s_ui and n_ui of one listed item, in the precision of the vectors that s_ui multiplies."""
 
 
-def negative_row(vector_bytes: int) -> np.dtype[np.void]:
+def negative_row(vector_bytes: int, pair: np.dtype[np.void]) -> np.dtype[np.void]:
     """What a client tells the owner of a negative: e_u, the place of the item, s and n."""
-    return np.dtype([("vector", "u1", (vector_bytes,)), ("place", "<u4"), ("pair", PAIR)])
+    return np.dtype([("vector", "u1", (vector_bytes,)), ("place", "<u4"), ("pair", pair)])
 
 
 def to_rows(vectors: Tensor) -> UInt8:

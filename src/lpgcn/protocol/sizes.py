@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.crypto import CHANNEL_OVERHEAD, SEAL_OVERHEAD
-from lpgcn.protocol.rows import PAIR, negative_row, row_bytes
+from lpgcn.protocol.rows import PAIRS, negative_row, row_bytes
 from lpgcn.protocol.suite import SUITES, Key, Kind
 
 Int64 = npt.NDArray[np.int64]
@@ -28,6 +28,8 @@ class Sizes:
     user_backward: int
     loss_user: int
     pair_overhead: int
+    pair: np.dtype[np.void]
+    """s and n of one item, before they are sealed."""
     negative: int
     introduction: int
 
@@ -36,7 +38,8 @@ class Sizes:
         vector = config.dim * _BYTES[config.dtype]
         suite = SUITES[config.suite]
         clear_loss = suite[Kind.LOSS] is Key.CLEAR
-        negative = negative_row(vector).itemsize
+        pair = PAIRS[config.dtype]
+        negative = negative_row(vector, pair).itemsize
         return cls(
             vector=vector,
             item=row_bytes(vector, suite[Kind.ITEM]),
@@ -44,13 +47,14 @@ class Sizes:
             user_backward=row_bytes(vector, suite[Kind.USER_BACKWARD]),
             loss_user=row_bytes(vector, suite[Kind.LOSS]),
             pair_overhead=row_bytes(0, suite[Kind.LOSS]),
+            pair=pair,
             negative=negative if clear_loss else negative + CHANNEL_OVERHEAD,
             introduction=0 if clear_loss else 32 + SEAL_OVERHEAD,
         )
 
     def pairs(self, items: Int64) -> Int64:
         """The scalars of so many items, to one owner."""
-        return PAIR.itemsize * items + self.pair_overhead
+        return self.pair.itemsize * items + self.pair_overhead
 
     def user(self, kind: Kind) -> int:
         return {
@@ -62,5 +66,5 @@ class Sizes:
     def largest(self, n_users: int, n_items: int) -> int:
         """No message is longer: every row of every kind, and a kilobyte for the rest."""
         per_user = self.user_forward + self.negative + self.introduction + 256
-        per_pair = PAIR.itemsize + self.pair_overhead + 8
+        per_pair = self.pair.itemsize + self.pair_overhead + 8
         return 1024 + n_users * per_user + n_items * (self.item + 64) + per_pair * n_users * n_items

@@ -16,7 +16,7 @@ from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
 from lpgcn.model.nodes import Nodes
 from lpgcn.model.sampling import Lists, VirtualItems, positive_ranks, virtual_items
 from lpgcn.model.segments import Segments
-from lpgcn.protocol.rows import PAIR
+from lpgcn.protocol.rows import PAIRS
 from lpgcn.random import Purpose
 
 Int64 = npt.NDArray[np.int64]
@@ -71,7 +71,7 @@ class User:
         self.uploaded = uploaded
         """I_u ∪ I'_u in the order of the tokens."""
         self._seed = seed
-        self._dtype = getattr(torch, config.dtype)
+        self._dtype, self._pair = getattr(torch, config.dtype), PAIRS[config.dtype]
         self.nodes = Nodes(torch.tensor([len(real)]), config.layers, self._dtype)
         self._reg = config.reg
         self.adam: Adam | None = None
@@ -136,10 +136,10 @@ class User:
         gradient = LossGradient.gather(
             pairs.users, by_row.items, found.coefficient, found.count / 2, vectors
         )
-        table = np.zeros(n_listed + samples.n_negatives, dtype=PAIR)
+        table = np.zeros(n_listed + samples.n_negatives, dtype=self._pair)
         table["coefficient"][pairs.items] = found.coefficient
         table["count"][pairs.items] = found.count
-        listed = np.empty(n_listed, dtype=PAIR)
+        listed = np.empty(n_listed, dtype=self._pair)
         listed[self._by_id] = table[:n_listed]
         return LossMessage(final, listed, table[n_listed:], found.loss, gradient)
 

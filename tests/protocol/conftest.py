@@ -1,0 +1,115 @@
+"""A federation small enough to look into: every message that passes can be seen and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lpgcn.config import Config
+from lpgcn.data import Ids, Interactions, Split
+from lpgcn.plan import Plan, TokenGraph, cover
+from lpgcn.protocol.client import Client, Profile
+from lpgcn.protocol.server import Server
+
+Pairs = list[tuple[int, int]]
+Planner = Callable[[TokenGraph], Plan]
+
+
+@dataclass
+class Federation:
+    """Real clients and a real server; this object is the transport between them."""
+
+    split: Split
+    config: Config
+    planner: Planner | None = None
+    profile: Callable[[Profile], Profile] = lambda profile: profile
+    requests: list[tuple[int, bytes]] = field(default_factory=list)
+    replies: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clients = [Client(self._profile(user)) for user in range(self.split.n_users)]
+        planner = self.planner or (lambda graph: cover(graph, self.config.seed))
+        self.server = Server(self.config, self.split.n_users, self.split.n_items, planner, self)
+
+    def _profile(self, user: int) -> bytes:
+        split, draw = self.split, self.config.virtual_draw
+        parts = {
+            name: part.items_of(user).astype("<u4").tobytes() for name, part in split.parts.items()
+        }
+        shares = split.train.item_degrees.astype(np.float64).tobytes()
+        profile = Profile(
+            index=user,
+            n_users=split.n_users,
+            n_items=split.n_items,
+            config=self.config,
+            seed=self.config.seed,
+            popularity=shares if draw == "popularity" else b"",
+            **parts,
+        )
+        return msgspec.msgpack.encode(self.profile(profile))
+
+    def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        return {client: self.deliver(client, request) for client, request in requests.items()}
+
+    def deliver(self, client: int, request: bytes) -> bytes:
+        self.requests.append((client, request))
+        reply = self.clients[client].handle(request)
+        self.replies.append((client, reply))
+        return reply
+
+    def train(self, steps: int) -> None:
+        """Initialise, then take some steps, going on to the next epoch after the last of one."""
+        self.server.initialise()
+        for done in range(steps):
+            epoch, step = divmod(done, self.server.steps_per_epoch)
+            self.server.step(epoch, step, self.config.lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every parameter and its Adam state, as `Centralized.state` has them."""
+        found: dict[str, Tensor] = {}
+        sizes = {"users": self.split.n_users}
+        for user, client in enumerate(self.clients):
+            passes = client.passes
+            held = {} if passes.user.adam is None else {"users": ([user], passes.user.adam)}
+            if passes.owner is not None:
+                held |= {
+                    name: (passes.owner.items, adam) for name, adam in passes.owner.adam.items()
+                }
+            for name, (rows, adam) in held.items():
+                for key, value in adam.state().items():
+                    if not value.dim():
+                        found[f"{name}.{key}"] = value
+                        continue
+                    shape = (sizes.get(name, self.split.n_items), self.config.dim)
+                    table = found.setdefault(
+                        f"{name}.{key}", torch.full(shape, np.nan, dtype=value.dtype)
+                    )
+                    table[torch.as_tensor(rows)] = value
+        return found
+
+
+def make_split(train: Pairs, n_users: int, n_items: int, heldout: Pairs | None = None) -> Split:
+    """Held-out pairs are both the validation and the test part."""
+
+    def part(pairs: Pairs) -> Interactions:
+        users, items = zip(*pairs, strict=True) if pairs else ((), ())
+        return Interactions.from_pairs(users, items, n_users, n_items)
+
+    held = part(heldout or [])
+    return Split("tiny", part(train), held, held, Ids(np.arange(n_users)), Ids(np.arange(n_items)))
+
+
+@pytest.fixture(scope="session")
+def federation_of() -> type[Federation]:
+    return Federation
+
+
+@pytest.fixture(scope="session")
+def split_of() -> Callable[..., Split]:
+    return make_split
