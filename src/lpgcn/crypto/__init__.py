@@ -4,7 +4,7 @@ It knows no protocol: a message's place is a `Context` of numbers. Opening raise
 never returns a bool; keys appear in no repr and no error.
 """
 
-from lpgcn.crypto.channel import CHANNEL_OVERHEAD, TAG_BYTES, Channel, Channels
+from lpgcn.crypto.channel import CHANNEL_OVERHEAD, TAG_BYTES, Channel, Channels, Indices
 from lpgcn.crypto.context import BROADCAST, Context
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
@@ -24,6 +24,7 @@ __all__ = [
     "Context",
     "CryptoError",
     "FormatError",
+    "Indices",
     "Label",
     "Masks",
     "NonceReuseError",

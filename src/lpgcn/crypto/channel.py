@@ -33,6 +33,22 @@ _INDEX_ZERO: Final = bytes(_INDEX.size)
 Cipher = Callable[[bytes, bytes | memoryview, bytes], bytes]
 
 
+class Indices:
+    """The indices of rows as the last bytes of nonces: worth keeping for who opens the same rows in
+    every round."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, indices: npt.ArrayLike) -> None:
+        numbers = np.asarray(indices)
+        if numbers.ndim != 1:
+            raise FormatError(f"indices of shape {numbers.shape}, expected one for each row")
+        if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 32:
+            raise FormatError("indices must be in [0, 2^32)")
+        packed = numbers.astype(">u4").tobytes()
+        self.packed: tuple[bytes, ...] = struct.unpack(f"{_INDEX.size}s" * numbers.size, packed)
+
+
 class Channel:
     """One key, which belongs to one sender and one purpose, or whose senders share out the indices.
 
@@ -65,7 +81,7 @@ class Channel:
         except InvalidTag as error:
             raise _does_not_open(context, "index", index) from error
 
-    def seal_rows(self, context: Context, indices: npt.ArrayLike, rows: UInt8) -> UInt8:
+    def seal_rows(self, context: Context, indices: Indices | npt.ArrayLike, rows: UInt8) -> UInt8:
         """Rows of `rows` (n, bytes), each sealed at its index: shape (n, bytes + 16).
 
         All rows of a (step, phase, layer) are sealed in one call; a second one is refused. The
@@ -77,7 +93,7 @@ class Channel:
         self._guard.claim(context)
         return _rows(repeat(self._cipher.encrypt), nonces, context, rows, TAG_BYTES)
 
-    def open_rows(self, context: Context, indices: npt.ArrayLike, sealed: UInt8) -> UInt8:
+    def open_rows(self, context: Context, indices: Indices | npt.ArrayLike, sealed: UInt8) -> UInt8:
         """The contents of rows that `seal_rows` made, or AuthenticationError and none of them."""
         nonces = _nonces(context, indices, len(sealed))
         return _rows(repeat(self._cipher.decrypt), nonces, context, sealed, -TAG_BYTES)
@@ -171,13 +187,9 @@ def _index(index: int) -> bytes:
     return _INDEX.pack(index)
 
 
-def _nonces(context: Context, indices: npt.ArrayLike, count: int) -> list[bytes]:
+def _nonces(context: Context, indices: Indices | npt.ArrayLike, count: int) -> list[bytes]:
     """place ‖ index for each row."""
-    numbers = np.asarray(indices)
-    if numbers.shape != (count,):
-        raise FormatError(f"indices of shape {numbers.shape} for {count} rows")
-    checked = numbers.dtype == np.uint32 or not count
-    if not (checked or 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 32):
-        raise FormatError("indices must be in [0, 2^32)")
-    packed = struct.unpack("4s" * count, numbers.astype(">u4").tobytes())
+    packed = (indices if isinstance(indices, Indices) else Indices(indices)).packed
+    if len(packed) != count:
+        raise FormatError(f"{len(packed)} indices for {count} rows")
     return list(map(_place(context).__add__, packed))

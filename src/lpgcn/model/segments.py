@@ -12,14 +12,16 @@ alone or among all others and on any number of threads; `Tensor.sum` and sparse 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 Int64 = npt.NDArray[np.int64]
+_SUM: Final = 0
+"""The mode of an embedding bag that adds."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +55,19 @@ class Segments:
 
     def sum(self, arrived: Tensor) -> Tensor:
         """m_r = Σ arrived[index] over the entries of row r; zero for a row without entries."""
-        return embedding_bag(
-            self.indices, arrived, self.offsets, mode="sum", include_last_offset=True
-        )
+        return self._bag(arrived, None)
 
     def weighted_sum(self, arrived: Tensor, weights: Tensor) -> Tensor:
         """m_r = Σ weights[entry]·arrived[index] over the entries of row r."""
-        return embedding_bag(
-            self.indices,
-            arrived,
-            self.offsets,
-            mode="sum",
-            include_last_offset=True,
-            per_sample_weights=weights,
-        )
+        return self._bag(arrived, weights)
+
+    def _bag(self, arrived: Tensor, weights: Tensor | None) -> Tensor:
+        # `torch.nn.functional.embedding_bag` is this call behind checks that take longer than the
+        # sum of one client.
+        sums: Tensor = torch.embedding_bag(
+            arrived, self.indices, self.offsets, False, _SUM, False, weights, True
+        )[0]
+        return sums
 
 
 def _narrow(numbers: Int64) -> Tensor:

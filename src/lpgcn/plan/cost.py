@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpgcn.plan.graph import Int64, Plan, TokenGraph
+from lpgcn.plan.graph import Int64, Plan, TokenGraph, distinct
 
 KILOBYTE = 1000
 """The paper's unit: with 1000 bytes its formula gives its own 19.8 KB (Gowalla) and 22.0 KB
@@ -53,7 +53,7 @@ def loads(graph: TokenGraph, plan: Plan) -> Int64:
     """|N_u| of every client u as an owner; 0 for those that own nothing."""
     owners = plan.owner[graph.tokens]
     strangers = owners != graph.clients
-    pairs = np.unique(owners[strangers] * graph.n_clients + graph.clients[strangers])
+    pairs, _ = distinct(owners[strangers] * graph.n_clients + graph.clients[strangers])
     return np.bincount(pairs // max(graph.n_clients, 1), minlength=graph.n_clients)
 
 

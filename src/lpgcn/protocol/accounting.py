@@ -33,7 +33,8 @@ class Accounting:
         self._routes, self._config, self._key_client = routes, config, key_client
         self._sizes = Sizes.of(config)
         self._everybody = np.ones(routes.n_clients, dtype=np.bool_)
-        self._contacts = np.empty(0, dtype=np.int64)
+        near = routes.neighbours
+        self._contacts = np.unique(near.values * routes.n_clients + near.rows)
         self.ledger = Ledger()
 
     def _add(self, phase: Phase, direction: Direction, called: Bits, sizes: Int64) -> None:

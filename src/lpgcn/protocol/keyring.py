@@ -81,13 +81,13 @@ class Keyring:
         self._sender_key = (
             shared.derive(Label.USER_VECTORS, self.public) if group else SecretKey.generate()
         )
-        self._own = Channel(self._sender_key)
+        self._own = Channels([self._sender_key])
         return int(seed)
 
     def tokens(self, items: Int64) -> UInt8:
         return tokens(self._token_key, items)
 
-    def own(self, kind: Kind) -> Channel | Clear:
+    def own(self, kind: Kind) -> Channels | Clear:
         """The door of this client's own vectors."""
         return self._own if self.protects(kind) else CLEAR
 
@@ -98,6 +98,7 @@ class Keyring:
     ) -> list[bytes]:
         """For each asker: the bits, K_u and a fresh pairwise key, sealed to the asker."""
         pairs = [SecretKey.generate() for _ in askers]
+        self._contacts_out = dict(enumerate(map(Channel, pairs)))
         self.pairs_out: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [
             seal(
@@ -117,6 +118,7 @@ class Keyring:
         senders = [SecretKey(content[:KEY_BYTES]) for content in opened]
         pairs = [SecretKey(content[KEY_BYTES:ANSWER_KEYS]) for content in opened]
         self._neighbours = Channels(senders)
+        self._contacts_in = dict(enumerate(map(Channel, pairs)))
         self.pairs_in: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [content[ANSWER_KEYS:] for content in opened]
 
@@ -124,7 +126,8 @@ class Keyring:
         """The door of the neighbours' vectors, by handle."""
         return self._neighbours if self.protects(kind) else CLEAR
 
-    # Owners that a client meets because they own one of its negatives.
+    # Owners of a client's negatives. The first contacts are the askers, and the neighbours, with
+    # whom a pairwise key is shared already; scalars and negatives differ in their contexts.
 
     def introduce(self, contact: int, public: bytes) -> bytes:
         """A fresh pairwise key for an owner that is no neighbour, sealed to it."""

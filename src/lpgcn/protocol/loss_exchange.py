@@ -23,8 +23,9 @@ class Contacts:
     New handles are higher than all before, so that in a message the new contacts are the last ones.
     """
 
-    def __init__(self) -> None:
-        self._handles: dict[int, int] = {}
+    def __init__(self, known: Int64) -> None:
+        """`known` parties share a key with it from verification on; they come first."""
+        self._handles = {other: handle for handle, other in enumerate(known.tolist())}
 
     def handles(self, others: Sequence[int]) -> tuple[list[int], list[int]]:
         """The handles of these parties, and those parties that are new, in their handles' order."""
@@ -38,8 +39,9 @@ class LossExchange:
 
     def __init__(self, routes: Routes, sizes: Sizes, publics: Sequence[bytes]) -> None:
         self._routes, self._sizes, self._publics = routes, sizes, publics
-        self._owners_of = [Contacts() for _ in range(routes.n_clients)]
-        self._strangers_of = [Contacts() for _ in range(routes.n_clients)]
+        everybody = range(routes.n_clients)
+        self._owners_of = [Contacts(routes.askers(client)[0]) for client in everybody]
+        self._strangers_of = [Contacts(routes.neighbours[client]) for client in everybody]
 
     def requests(self, batch: Batch, finals: UInt8) -> Iterator[tuple[int, m.Samples]]:
         """To each client of the batch its samples and the final vectors it needs."""

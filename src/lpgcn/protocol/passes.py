@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lpgcn import fixed_point
 from lpgcn.config import Config
-from lpgcn.crypto import KEY_BYTES
+from lpgcn.crypto import KEY_BYTES, Indices
 from lpgcn.model.adam import Adam
 from lpgcn.model.loss import LossGradient
 from lpgcn.protocol import messages as m
@@ -32,8 +32,6 @@ from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 RATE: Final = struct.Struct("<d")
-_FIRST: Final = np.zeros(1, dtype=np.uint32)
-"""A client has one vector to seal in a round."""
 
 
 class Passes:
@@ -123,8 +121,8 @@ class Passes:
             message.positions, "positions", below=1 << 32, count=len(negatives)
         )
         contacts = m.numbers(message.contacts, "contacts", below=1 << 32, count=n_negatives)
-        listed = self._open_items(message.item_rows, pushed, self.user.arriving_places)
-        drawn = self._open_items(message.negative_rows, pushed, negative_places)
+        listed = self._open_items(message.item_rows, pushed, self.user.arriving_indices)
+        drawn = self._open_items(message.negative_rows, pushed, Indices(negative_places))
         samples = Samples(epoch, positions, negatives, n_negatives, batch_size)
         said = self.user.loss(samples, listed, self._own_final, drawn)
         introductions = self._introduce(message.new_contacts, contacts)
@@ -302,21 +300,22 @@ class Passes:
     def _own_push(self) -> Tensor:
         return self._nothing if self.owner is None else self.owner.nodes.push
 
-    def _open_items(self, field: bytes, pushed: Header, places: Int64) -> Tensor:
-        rows = m.rows(field, "item_rows", count=len(places), width=self._sizes.item)
+    def _open_items(self, field: bytes, pushed: Header, places: Indices) -> Tensor:
+        rows = m.rows(field, "item_rows", count=len(places.packed), width=self._sizes.item)
         context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
         return to_vectors(self._keys.items.open_rows(context, places, rows), self._dtype)
 
     def open_catalogue(self, field: bytes, step: int, n_items: int) -> Tensor:
         """The final vectors of all items, in the order of the catalogue."""
-        return self._open_items(field, Header(step, Phase.FINAL), np.arange(n_items))
+        return self._open_items(field, Header(step, Phase.FINAL), Indices(np.arange(n_items)))
 
     def _arrived_items(self, message: m.Exchange, pushed: Header) -> Tensor:
-        places = self.user.arriving_places
+        user = self.user
         if not message.item_present:
-            return self._open_items(message.item_rows, pushed, places)
-        present = m.bits(message.item_present, "item_present", len(places))
-        opened = self._open_items(message.item_rows, pushed, places[present])
+            return self._open_items(message.item_rows, pushed, user.arriving_indices)
+        present = m.bits(message.item_present, "item_present", len(user.arriving_places))
+        some = Indices(user.arriving_places[present])
+        opened = self._open_items(message.item_rows, pushed, some)
         return self._filled(opened, present)
 
     def _open_users(self, field: bytes, pushed: Header, kind: Kind, present: Bits) -> Tensor:
@@ -343,7 +342,7 @@ class Passes:
 
     def _seal_user(self, header: Header, kind: Kind, vector: Tensor) -> bytes:
         context = self._keys.context(header.step, header.phase, header.layer)
-        return self._keys.own(kind).seal_rows(context, _FIRST, to_rows(vector)).tobytes()
+        return self._keys.own(kind).seal(context, [to_rows(vector).tobytes()])[0]
 
     def _push(
         self, header: Header, wanted: bytes, wants_user: bytes | None, items: Tensor

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lpgcn.crypto import TAG_BYTES, Context
+from lpgcn.crypto import TAG_BYTES, Context, Indices
 from lpgcn.protocol.suite import Key
 
 Int64 = npt.NDArray[np.int64]
@@ -47,10 +47,10 @@ def row_bytes(payload: int, key: Key) -> int:
 class Clear:
     """Leaves everything as it is: the door of what a suite does not protect."""
 
-    def seal_rows(self, context: Context, indices: npt.ArrayLike, rows: UInt8) -> UInt8:
+    def seal_rows(self, context: Context, indices: Indices | npt.ArrayLike, rows: UInt8) -> UInt8:
         return rows
 
-    def open_rows(self, context: Context, which: npt.ArrayLike, sealed: UInt8) -> UInt8:
+    def open_rows(self, context: Context, which: Indices | npt.ArrayLike, sealed: UInt8) -> UInt8:
         return sealed
 
     def seal(self, context: Context, messages: Sequence[bytes]) -> list[bytes]:

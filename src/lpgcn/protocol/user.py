@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lpgcn.config import Config
+from lpgcn.crypto import Indices
 from lpgcn.model.adam import Adam
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
@@ -95,7 +96,8 @@ class User:
         self.own_rows = np.array(own, dtype=np.int64)
         """For every uploaded item its row among the owned items, or -1."""
         self.arriving = np.flatnonzero(self.own_rows < 0)
-        self.arriving_places = places[self.arriving].astype(np.uint32)
+        self.arriving_places = places[self.arriving]
+        self.arriving_indices = Indices(self.arriving_places)
         rows = len(self.arriving) + self.own_rows
         rows[self.arriving] = np.arange(len(self.arriving))
         by_id = np.argsort(self.uploaded, kind="stable")
