@@ -37,12 +37,7 @@ class Label(StrEnum):
     ITEM_VECTORS = "item vectors"
     USER_VECTORS = "user vectors"
     """The key from S under which suite `paper` seals user vectors."""
-    SENDER = "sender"
-    PAIRWISE = "pairwise"
     AGREEMENT = "agreement"
-    MASK = "mask"
-    DEGREES = "degrees"
-    LOSS = "loss"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -81,7 +81,7 @@ class Nodes:
         return 0.5 * loss.in_samples * norms
 
     def absorb_gradient(self, arrived: Tensor) -> None:
-        """One layer of backward propagation (Algorithm 6): Eqs. 14–24, all of the same form."""
+        """One layer of backward propagation (Algorithm 6): Eqs. 18–27, all of the same form."""
         self.push = arrived.mul_(self._inverse_degree).index_add_(0, self._rows, self._loss_push)
 
     def gradient(self) -> Tensor:
@@ -89,5 +89,5 @@ class Nodes:
         return (self.push * self._unscale).index_add_(0, self._rows, self._decayed)
 
     def push_gradient(self) -> Tensor:
-        """g^(0)·s, what a user of LightGCN+ returns to the W_i that it was built from (Eq. 25)."""
+        """g^(0)·s, what a user of LightGCN+ returns to the W_i that it was built from (Eq. 29)."""
         return self.gradient().mul_(self._scale)

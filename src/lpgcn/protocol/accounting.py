@@ -208,7 +208,8 @@ class Accounting:
         """A validation: everybody gets all final item vectors."""
         routes = self._routes
         needs = Needs.everything(routes)
-        self._account_for_forward(Rounds(routes, self._config, needs))
+        with self.ledger.measuring():
+            self._account_for_forward(Rounds(routes, self._config, needs))
         down = encoded_size(m.Exchange, item_rows=self._sizes.item * routes.n_items)
         count = len(METRICS) * len(self._config.cutoffs) + 1
         self._both(Phase.RANK, self._everybody, down, encoded_size(m.Numbers, masked=8 * count))

@@ -51,7 +51,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     n_items: int
     config: Config
     seed: int
-    """What this client would propose as the clients' seed, if it were u_c."""
+    """What this client would propose as the seed of all clients, if it were u_c: it decides the
+    order of the catalogue and the initial vectors of items."""
+    private_seed: int
+    """Nobody else's: it decides this client's virtual items, positives and initial vector. In an
+    experiment both are the configuration's, so that every way to run draws the same."""
     train: bytes
     valid: bytes
     test: bytes
@@ -118,7 +122,7 @@ class Client:
     def list_items(self, message: m.SealedKey, header: Header) -> m.Tokens:
         """Lines 8–14. Tokens go up in the order of their bytes, which tells nothing."""
         about, config = self._about, self._config
-        self._seed = seed = self._keys.accept(message.sealed)
+        self._seed, seed = self._keys.accept(message.sealed), about.private_seed
         shares = np.frombuffer(about.popularity) if about.popularity else None
         virtual = draw_virtual_items(about.index, self._real, about.n_items, config, seed, shares)
         listed = np.concatenate((self._real, virtual))

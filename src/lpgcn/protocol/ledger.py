@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
@@ -45,6 +46,16 @@ class Ledger:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, Role], list[int]] = defaultdict(lambda: [0, 0])
         self._convolution: npt.NDArray[np.bool_] | None = None
+        self._measuring = False
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """A forward pass in here serves a measurement, not a training step."""
+        self._measuring = True
+        try:
+            yield
+        finally:
+            self._measuring = False
 
     def roles(self, convolution: npt.NDArray[np.bool_]) -> None:
         self._convolution = convolution
@@ -60,9 +71,10 @@ class Ledger:
             "convolution": convolution,
             "ordinary": ~convolution,
         }
+        stage = "measure" if self._measuring else _STAGE_OF[phase]
         for role, chosen in roles.items():
             if chosen.any():
-                count = self._counts[_STAGE_OF[phase], direction, role]
+                count = self._counts[stage, direction, role]
                 count[0] += int(chosen.sum())
                 count[1] += int(sizes[chosen].sum())
 

@@ -126,7 +126,7 @@ class Server:
         publics = [asked[u].key for u in everyone]
         if any(len(key) != KEY_BYTES for key in publics):
             raise MalformedMessageError("a public key has another length than 32 bytes")
-        self._key_client = int(integers(self._config.seed, Purpose.KEY_CLIENT, [0], self._n_clients)[0])
+        self._key_client = key_client(self._config.seed, self._n_clients)
         request = m.PublicKeys(header=b"", keys=b"".join(publics))
         header = Header(0, Phase.SHARE_KEY)
         shared = self._ask(header, [(self._key_client, request)], m.SealedKeys)[self._key_client]
@@ -214,7 +214,7 @@ class Server:
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
-        batch = self._draw(epoch, step)
+        batch = self.draw(epoch, step)
         needs = Needs.of_batch(self.routes, batch)
         rounds = Rounds(self.routes, self._config, needs)
         self._forward(rounds)
@@ -222,15 +222,10 @@ class Server:
         for one in rounds.backward():
             self._exchange(one, RATE.pack(learning_rate))
 
-    def _draw(self, epoch: int, step: int) -> Batch:
-        """The public users of the batch, and negatives outside what each of them listed."""
-        config, first = self._config, step * self._config.batch_size
-        positions = np.arange(first, min(first + config.batch_size, self.total))
-        users = batch_users(config.seed, epoch, positions, self._n_clients)
-        negatives = negative_places(
-            config.seed, epoch, positions, users, self._listed_keys, self._n_items
+    def draw(self, epoch: int, step: int) -> Batch:
+        return draw_batch(
+            self._config, epoch, step, self.total, self._n_clients, self._listed_keys, self._n_items
         )
-        return Batch(epoch, positions, users, negatives)
 
     def _forward(self, rounds: Rounds) -> None:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
@@ -313,10 +308,11 @@ class Server:
         return self._sum(Phase.SUM, 1, 1)[0] / self.total
 
     def _send_catalogue(self, clients: Iterable[int], layer: int, kind: type[M]) -> dict[int, M]:
-        self._forward(Rounds(self.routes, self._config, Needs.everything(self.routes)))
-        message = m.Exchange(header=b"", item_rows=self._item_rows.tobytes())
-        requests = ((client, message) for client in clients)
-        return self._ask(Header(self._step, Phase.RANK, layer), requests, kind)
+        with self.ledger.measuring():
+            self._forward(Rounds(self.routes, self._config, Needs.everything(self.routes)))
+            message = m.Exchange(header=b"", item_rows=self._item_rows.tobytes())
+            requests = ((client, message) for client in clients)
+            return self._ask(Header(self._step, Phase.RANK, layer), requests, kind)
 
     def _sum(self, phase: Phase, layer: int, count: int) -> list[float]:
         self._step += 1
@@ -324,6 +320,23 @@ class Server:
         requests = ((client, ask) for client in range(self._n_clients))
         replies = self._ask(Header(self._step, phase, layer), requests, m.Numbers)
         return [fixed_point.decode(total) for total in _add(replies, count)]
+
+
+def key_client(seed: int, n_clients: int) -> int:
+    """u_c, drawn at random (Algorithm 2, line 5)."""
+    return int(integers(seed, Purpose.KEY_CLIENT, [0], n_clients)[0])
+
+
+def draw_batch(
+    config: Config, epoch: int, step: int, total: int, n_clients: int, listed_keys: Int64,
+    n_items: int,
+) -> Batch:  # fmt: skip
+    """The public users of a batch, and negatives outside what each of them listed."""
+    first = step * config.batch_size
+    positions = np.arange(first, min(first + config.batch_size, total))
+    users = batch_users(config.seed, epoch, positions, n_clients)
+    negatives = negative_places(config.seed, epoch, positions, users, listed_keys, n_items)
+    return Batch(epoch, positions, users, negatives)
 
 
 def _present(runs: Runs, client: int, flags: Bits) -> tuple[Int64, bytes]:

@@ -31,6 +31,7 @@ from lpgcn.model.sampling import (
 from lpgcn.model.segments import Graph
 from lpgcn.random import Purpose
 from lpgcn.runtime.engine import Part, Vectors, masked_items
+from lpgcn.runtime.traffic import TrafficSummary
 
 Int64 = npt.NDArray[np.int64]
 
@@ -217,3 +218,9 @@ class Centralized:
     def restore(self, state: Mapping[str, Tensor]) -> None:
         for name, adam in self._adam.items():
             adam.restore({key: state[f"{name}.{key}"] for key in adam.state()})
+
+    def traffic(self) -> TrafficSummary | None:
+        return None
+
+    def close(self) -> None:
+        """A data centre has no parties to end."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation
+from lpgcn.runtime.traffic import TrafficSummary
 
 Part = Literal["valid", "test"]
 
@@ -47,6 +48,14 @@ class Engine(Protocol):
     def state(self) -> dict[str, Tensor]: ...
 
     def restore(self, state: Mapping[str, Tensor]) -> None: ...
+
+    def traffic(self) -> TrafficSummary | None:
+        """What was sent, where there are parties that send."""
+        ...
+
+    def close(self) -> None:
+        """End whatever the engine started."""
+        ...
 
 
 def masked_items(split: Split, config: Config, part: Part) -> Interactions:

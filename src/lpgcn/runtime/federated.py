@@ -16,24 +16,25 @@ from torch import Tensor
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import METRICS, Evaluation
-from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.server import Server
+from lpgcn.protocol.server import Planner, Server
 from lpgcn.runtime.engine import Part, Vectors
 from lpgcn.runtime.inprocess import Calls, Host, InProcess, profiles
+from lpgcn.runtime.traffic import TrafficSummary, summarise
 from lpgcn.runtime.workers import Workers
 
 
 class Federated:
     """A server and one client for every user."""
 
-    def __init__(self, split: Split, config: Config, workers: int = 1) -> None:
+    def __init__(self, split: Split, config: Config, planner: Planner, workers: int = 1) -> None:
         self._split, self._config = split, config
+        self._steps = 0
         started = profiles(split, config)
         self._host: Host = InProcess(dict(started)) if workers == 1 else Workers(started, workers)
         try:
             self.server = Server(
-                config, split.n_users, split.n_items, self._plan, Calls(self._host)
+                config, split.n_users, split.n_items, planner, Calls(self._host)
             )
             self.server.initialise()
         except BaseException:
@@ -43,9 +44,6 @@ class Federated:
     def close(self) -> None:
         """End the clients."""
         self._host.close()
-
-    def _plan(self, graph: TokenGraph) -> Plan:
-        return cover(graph, self._config.seed)
 
     @property
     def ledger(self) -> Ledger:
@@ -57,6 +55,13 @@ class Federated:
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         self.server.step(epoch, step, learning_rate)
+        self._steps += 1
+
+    def traffic(self) -> TrafficSummary:
+        server = self.server
+        return summarise(
+            self._config, server.plan, server.routes, self.ledger, self._steps, server.draw(0, 0)
+        )
 
     def take_loss(self) -> float:
         return self.server.take_loss()

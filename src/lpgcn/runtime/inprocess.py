@@ -62,6 +62,7 @@ def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
             n_items=split.n_items,
             config=config,
             seed=config.seed,
+            private_seed=config.seed,
             train=_items(split.train.items_of(user)),
             valid=_items(split.valid.items_of(user)),
             test=_items(split.test.items_of(user)),

@@ -23,6 +23,7 @@ from lpgcn.config import Config, convert, read_config, read_toml, write_atomical
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.runtime.source import Source
+from lpgcn.runtime.traffic import TrafficSummary
 
 
 class RunFolderError(LpgcnError):
@@ -73,6 +74,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     valid: dict[str, float]
     test: dict[str, float]
     test_users: int
+    traffic: TrafficSummary | None = None
 
 
 @dataclass(frozen=True)

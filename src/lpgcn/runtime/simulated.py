@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
-import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
-from lpgcn.model.sampling import batch_users, negative_places, places
-from lpgcn.plan import Plan, TokenGraph
+from lpgcn.model.sampling import places
+from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.rounds import Batch
 from lpgcn.protocol.routes import Routes
-from lpgcn.random import Purpose, integers
+from lpgcn.protocol.rounds import Batch
+from lpgcn.protocol.server import Planner, draw_batch, key_client
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Part
+from lpgcn.runtime.traffic import TrafficSummary, summarise
+
+
+class Simulated(Centralized):
+    """The centralised engine, and beside it the lists, the plan and the ledger of a federation."""
+
+    def __init__(self, split: Split, config: Config, planner: Planner) -> None:
+        super().__init__(split, config)
+        listed = self.samples.real.union(self.samples.virtual)
+        by_place = listed.renumbered(places(self.samples.catalogue))
+        self._listed_keys = by_place.keys()
+        graph = TokenGraph(by_place.offsets, by_place.items, split.n_items)
+        self.plan = planner(graph)
+        self.routes = Routes(
+            [by_place.of(user) for user in range(split.n_users)], self.plan.owner
+        )
+        self._accounting = Accounting(
+            self.routes, config, key_client(config.seed, split.n_users)
+        )
+        self._accounting.initialise()
+        self._steps = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._accounting.ledger
+
+    def traffic(self) -> TrafficSummary:
+        return summarise(
+            self._config, self.plan, self.routes, self.ledger, self._steps, self.draw(0, 0)
+        )
+
+    def draw(self, epoch: int, step: int) -> Batch:
+        """The batch as the server of a federation knows it."""
+        return draw_batch(
+            self._config, epoch, step, self.samples.total, self._split.n_users,
+            self._listed_keys, self._split.n_items,
+        )  # fmt: skip
+
+    def step(self, epoch: int, step: int, learning_rate: float) -> None:
+        super().step(epoch, step, learning_rate)
+        self._accounting.step(self.draw(epoch, step))
+        self._steps += 1
+
+    def take_loss(self) -> float:
+        self._accounting.report()
+        return super().take_loss()
+
+    def measure(self, part: Part) -> Evaluation:
+        self._accounting.measure()
+        return super().measure(part)

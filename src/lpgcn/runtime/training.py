@@ -14,6 +14,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Engine
+from lpgcn.runtime.federated import Federated
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.recommender import FORMAT, ModelCard, Recommender
 from lpgcn.runtime.run_folder import (
@@ -25,6 +26,8 @@ from lpgcn.runtime.run_folder import (
     RunFolderError,
     Summary,
 )
+from lpgcn.runtime.planning import planner_for
+from lpgcn.runtime.simulated import Simulated
 from lpgcn.runtime.source import Source, SourceError
 
 _SECONDS_TO_LOSE: Final = 60.0
@@ -42,9 +45,14 @@ class Observer:
     def epoch_done(self, metrics: EpochMetrics) -> None: ...
 
 
-def engine_for(split: Split, config: Config) -> Engine:
+def engine_for(split: Split, config: Config, workers: int = 1) -> Engine:
     """The way to run that the configuration asks for."""
-    return Centralized(split, config)
+    if config.mode == "centralized":
+        return Centralized(split, config)
+    planner = planner_for(config)
+    if config.mode == "simulated":
+        return Simulated(split, config, planner)
+    return Federated(split, config, planner, workers)
 
 
 def train(
@@ -54,12 +62,14 @@ def train(
     out: Path | str,
     resume: bool = False,
     overwrite: bool = False,
+    workers: int = 1,
     observer: Observer | None = None,
 ) -> Summary:
     """Train, validate, test once, and save everything in the folder `out`.
 
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
     and ends in the same bits as if it had never been interrupted. A finished run is left as it is.
+    `workers` is the number of processes over which a federation's clients are spread.
     """
     folder = RunFolder(Path(out))
     source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
@@ -74,7 +84,11 @@ def train(
         if summary := folder.summary():
             return summary
     keep_freed_memory()
-    return _Training(folder, run, split, observer or Observer()).finish()
+    engine = engine_for(split, config, workers)
+    try:
+        return _Training(folder, run, split, engine, observer or Observer()).finish()
+    finally:
+        engine.close()
 
 
 def _check_heldout(split: Split) -> None:
@@ -108,10 +122,11 @@ def _check_same(folder: RunFolder, run: Run) -> None:
 class _Training:
     """One run from its (new or saved) beginning to its summary."""
 
-    def __init__(self, folder: RunFolder, run: Run, split: Split, observer: Observer) -> None:
+    def __init__(
+        self, folder: RunFolder, run: Run, split: Split, engine: Engine, observer: Observer
+    ) -> None:
         self._folder, self._run, self._config = folder, run, run.config
-        self._split, self._observer = split, observer
-        self._engine = engine_for(split, run.config)
+        self._split, self._engine, self._observer = split, engine, observer
         self._progress = Progress(stopping=EarlyStopping(run.config.patience))
         self._best: dict[str, Tensor] = {}
         self._go_back()
@@ -187,6 +202,7 @@ class _Training:
             valid=best.valid,
             test=test.values,
             test_users=test.n_users,
+            traffic=engine.traffic(),
         )
         self._folder.write_summary(summary)
         return summary

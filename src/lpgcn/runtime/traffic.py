@@ -1,0 +1,55 @@
+"""What a run sent, in the numbers that people compare."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lpgcn.config import Config
+from lpgcn.plan import Plan, cost
+from lpgcn.protocol.ledger import Ledger, Traffic
+from lpgcn.protocol.paper_traffic import paper_traffic
+from lpgcn.protocol.rounds import Batch
+from lpgcn.protocol.routes import Routes
+
+_TRAINING = ("forward", "loss", "backward")
+
+
+class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of serialised messages; means over all clients."""
+
+    planner: str
+    convolution_clients: int
+    cost_per_client: float
+    """The paper's C, in bytes per client and step."""
+    max_load: int
+    """The neighbours of the convolution-client that has most."""
+    steps: int
+    """Steps counted, since the run began or was last resumed."""
+    up_per_step: float
+    """Upload per client and training step."""
+    down_per_step: float
+    paper_up_per_step: float
+    """What the paper's formulation would upload: one gradient per item and layer."""
+    paper_down_per_step: float
+    ledger: list[Traffic]
+
+
+def summarise(
+    config: Config, plan: Plan, routes: Routes, ledger: Ledger, steps: int, batch: Batch
+) -> TrafficSummary:
+    """`batch` is a typical one; the paper's negatives are counted on it."""
+    planned = cost(routes.token_graph(), plan, layers=config.layers, dimension=config.dim)
+    paper_up, paper_down = paper_traffic(routes, config, batch).bytes(config)
+    per_step = max(1, steps) * routes.n_clients
+    return TrafficSummary(
+        planner=plan.planner,
+        convolution_clients=planned.convolution_clients,
+        cost_per_client=planned.bytes_per_client,
+        max_load=planned.load_max,
+        steps=steps,
+        up_per_step=ledger.bytes("up", *_TRAINING) / per_step,
+        down_per_step=ledger.bytes("down", *_TRAINING) / per_step,
+        paper_up_per_step=paper_up / routes.n_clients,
+        paper_down_per_step=paper_down / routes.n_clients,
+        ledger=ledger.lines(),
+    )

@@ -1,0 +1,94 @@
+"""Losslessness, shown: the ways to run side by side, and the largest difference of anything (RQ1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+import msgspec
+import torch
+
+from lpgcn.config import Config, Model, Suite
+from lpgcn.data import Split
+from lpgcn.evaluation import Evaluation
+from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.engine import Engine
+from lpgcn.runtime.federated import Federated
+from lpgcn.runtime.planning import planner_for
+from lpgcn.runtime.simulated import Simulated
+
+Measurement = tuple[float, Evaluation, dict[str, torch.Tensor]]
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to run after one epoch, beside the centralised model."""
+
+    model: str
+    virtual_items: str
+    run: str
+    """simulated, or federated with its suite."""
+    epoch: int
+    loss: float
+    recall: float
+    ndcg: float
+    difference: float
+    """The largest difference of any parameter, of the loss, or of any metric."""
+
+
+def verify(
+    split: Split,
+    config: Config,
+    *,
+    epochs: int,
+    models: Sequence[Model] = get_args(Model),
+    suites: Sequence[Suite] = get_args(Suite),
+    virtual_items: Sequence[str] = ("0", "1.0x"),
+    workers: int = 1,
+) -> Iterator[Comparison]:
+    """Every combination of model, α and way to run, epoch by epoch; `config` has the rest."""
+    for model, alpha in itertools.product(models, virtual_items):
+        chosen = config.changed(model=model, virtual_items=alpha, at=sorted({*config.at, 5}))
+        expected = list(_measured(Centralized(split, chosen), chosen, epochs))
+        simulated = Simulated(split, chosen, planner_for(chosen))
+        yield from _compare(simulated, chosen, "simulated", expected)
+        for suite in suites:
+            sealed = chosen.changed(suite=suite)
+            federated = Federated(split, sealed, planner_for(sealed), workers)
+            try:
+                yield from _compare(federated, sealed, f"federated {suite}", expected)
+            finally:
+                federated.close()
+
+
+def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measurement]:
+    total = epochs * engine.steps_per_epoch
+    for epoch in range(epochs):
+        for step in range(engine.steps_per_epoch):
+            done = epoch * engine.steps_per_epoch + step
+            engine.step(epoch, step, config.learning_rate(done, total))
+        yield engine.take_loss(), engine.measure("valid"), engine.parameters()
+
+
+def _compare(
+    engine: Engine, config: Config, run: str, expected: Sequence[Measurement]
+) -> Iterator[Comparison]:
+    measured = _measured(engine, config, len(expected))
+    for epoch, ((loss, valid, parameters), other) in enumerate(
+        zip(measured, expected, strict=True), 1
+    ):
+        differences = [abs(loss - other[0])]
+        differences += [abs(value - other[1].values[name]) for name, value in valid.values.items()]
+        differences += [
+            (value - other[2][name]).abs().max().item() for name, value in parameters.items()
+        ]
+        yield Comparison(
+            model=config.model,
+            virtual_items=config.virtual_items,
+            run=run,
+            epoch=epoch,
+            loss=loss,
+            recall=valid.values["recall@5"],
+            ndcg=valid.values["ndcg@5"],
+            difference=max(differences),
+        )
