@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -14,8 +13,9 @@ from torch import Tensor
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.plan import Plan, TokenGraph, cover
-from lpgcn.protocol.client import Client, Profile
+from lpgcn.protocol.client import Client
 from lpgcn.protocol.server import Server
+from lpgcn.runtime.inprocess import profiles
 
 Pairs = list[tuple[int, int]]
 Planner = Callable[[TokenGraph], Plan]
@@ -28,31 +28,13 @@ class Federation:
     split: Split
     config: Config
     planner: Planner | None = None
-    profile: Callable[[Profile], Profile] = lambda profile: profile
     requests: list[tuple[int, bytes]] = field(default_factory=list)
     replies: list[tuple[int, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.clients = [Client(self._profile(user)) for user in range(self.split.n_users)]
+        self.clients = [Client(profile) for _, profile in profiles(self.split, self.config)]
         planner = self.planner or (lambda graph: cover(graph, self.config.seed))
         self.server = Server(self.config, self.split.n_users, self.split.n_items, planner, self)
-
-    def _profile(self, user: int) -> bytes:
-        split, draw = self.split, self.config.virtual_draw
-        parts = {
-            name: part.items_of(user).astype("<u4").tobytes() for name, part in split.parts.items()
-        }
-        shares = split.train.item_degrees.astype(np.float64).tobytes()
-        profile = Profile(
-            index=user,
-            n_users=split.n_users,
-            n_items=split.n_items,
-            config=self.config,
-            seed=self.config.seed,
-            popularity=shares if draw == "popularity" else b"",
-            **parts,
-        )
-        return msgspec.msgpack.encode(self.profile(profile))
 
     def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         return {client: self.deliver(client, request) for client, request in requests.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from lpgcn.protocol.suite import SUITES, Key, Kind, SuiteName
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
+Contacts = dict[int, Channel]
 
 _SHARED: Final = struct.Struct(">32sQ")
 SHARED_BYTES: Final = _SHARED.size
@@ -42,8 +43,8 @@ class Keyring:
     def __init__(self, suite: SuiteName) -> None:
         self._suite = SUITES[suite]
         self._private = PrivateKey.generate()
-        self._contacts_out: dict[int, Channel] = {}
-        self._contacts_in: dict[int, Channel] = {}
+        self.contacts_out: Contacts = {}
+        self.contacts_in: Contacts = {}
         self._masks: Masks | None = None
         self.run = b""
 
@@ -98,9 +99,7 @@ class Keyring:
     ) -> list[bytes]:
         """For each asker: the bits, K_u and a fresh pairwise key, sealed to the asker."""
         pairs = [SecretKey.generate() for _ in askers]
-        self._contacts_out = dict(enumerate(map(Channel, pairs)))
-        self.pairs_out: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
-        return [
+        sealed = [
             seal(
                 asker,
                 self._sender_key.reveal() + pair.reveal() + flags,
@@ -108,6 +107,9 @@ class Keyring:
             )
             for asker, question, flags, pair in zip(askers, questions, bits, pairs, strict=True)
         ]
+        self.contacts_out = dict(enumerate(map(Channel, pairs)))
+        self.pairs_out: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
+        return sealed
 
     def verify(self, answers: Sequence[bytes], questions: Sequence[bytes]) -> list[bytes]:
         """The bits of each answer; its keys open the neighbour's vectors from now on."""
@@ -118,7 +120,7 @@ class Keyring:
         senders = [SecretKey(content[:KEY_BYTES]) for content in opened]
         pairs = [SecretKey(content[KEY_BYTES:ANSWER_KEYS]) for content in opened]
         self._neighbours = Channels(senders)
-        self._contacts_in = dict(enumerate(map(Channel, pairs)))
+        self.contacts_in = dict(enumerate(map(Channel, pairs)))
         self.pairs_in: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [content[ANSWER_KEYS:] for content in opened]
 
@@ -129,27 +131,38 @@ class Keyring:
     # Owners of a client's negatives. The first contacts are the askers, and the neighbours, with
     # whom a pairwise key is shared already; scalars and negatives differ in their contexts.
 
-    def introduce(self, contact: int, public: bytes) -> bytes:
-        """A fresh pairwise key for an owner that is no neighbour, sealed to it."""
-        key = SecretKey.generate()
-        self._contacts_out[contact] = Channel(key)
-        return seal(public, key.reveal(), self._info("introduction", public))
+    def introduce(self, publics: Mapping[int, bytes]) -> tuple[Contacts, list[bytes]]:
+        """Fresh pairwise keys for owners that are no neighbours, and each sealed to its owner.
 
-    def meet(self, contact: int, introduction: bytes) -> None:
-        key = SecretKey(
-            self._private.open(introduction, self._info("introduction", self.public))
-        )
-        self._contacts_in[contact] = Channel(key)
+        Like those of `meet`, they are the caller's to keep, once all of its message is good.
+        """
+        keys = {contact: SecretKey.generate() for contact in publics}
+        sealed = [
+            seal(public, keys[contact].reveal(), self._info("introduction", public))
+            for contact, public in publics.items()
+        ]
+        return {contact: Channel(key) for contact, key in keys.items()}, sealed
+
+    def meet(self, introductions: Mapping[int, bytes]) -> Contacts:
+        info = self._info("introduction", self.public)
+        return {
+            contact: Channel(SecretKey(self._private.open(sealed, info)))
+            for contact, sealed in introductions.items()
+        }
 
     def seal_negative(self, contact: int, context: Context, index: int, content: bytes) -> bytes:
         if not self.protects(Kind.LOSS):
             return content
-        return self._contacts_out[contact].seal(context, index, content)
+        return self.contacts_out[contact].seal(context, index, content)
 
-    def open_negative(self, contact: int, context: Context, index: int, sealed: bytes) -> bytes:
+    def open_negatives(
+        self, contacts: Contacts, senders: Int64, context: Context, indices: Int64, sealed: UInt8
+    ) -> list[bytes]:
+        rows = [row.tobytes() for row in sealed]
         if not self.protects(Kind.LOSS):
-            return sealed
-        return self._contacts_in[contact].open(context, index, sealed)
+            return rows
+        each = zip(senders.tolist(), indices.tolist(), rows, strict=True)
+        return [contacts[sender].open(context, index, row) for sender, index, row in each]
 
     # Sums.
 

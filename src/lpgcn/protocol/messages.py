@@ -67,6 +67,10 @@ class Header(msgspec.Struct, frozen=True, order=True):
     phase: int
     layer: int = 0
 
+    def __str__(self) -> str:
+        name = Phase(self.phase).name if self.phase in set(Phase) else f"phase {self.phase}"
+        return f"step {self.step} {name} {self.layer}"
+
 
 class Message(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True
@@ -283,6 +287,43 @@ def numbers(field: bytes, name: str, *, below: int, count: int | None = None) ->
             f"field {name} holds {int(values.max())}, expected numbers below {below}"
         )
     return values
+
+
+def rising(field: bytes, name: str, *, below: int) -> Int64:
+    """A field of 32-bit numbers, each higher than the one before."""
+    values = numbers(field, name, below=below)
+    if bool((np.diff(values) <= 0).any()):
+        raise MalformedMessageError(f"field {name} holds numbers that do not rise")
+    return values
+
+
+def one_number(field: bytes, name: str, *, least: int = 0) -> int:
+    """A field of one 31-bit number."""
+    value = int(numbers(field, name, below=1 << 31, count=1)[0])
+    if value < least:
+        raise MalformedMessageError(f"field {name} holds {value}, expected at least {least}")
+    return value
+
+
+def flag(field: bytes, name: str) -> bool:
+    """A field of one byte: yes or no."""
+    if field not in (b"\0", b"\1"):
+        raise MalformedMessageError(f"field {name} is {field[:4]!r}, expected one byte, 0 or 1")
+    return field == b"\1"
+
+
+def unused(message: Message, *names: str) -> None:
+    """Fields that must be empty here."""
+    for name in names:
+        if length := len(getattr(message, name)):
+            raise MalformedMessageError(f"field {name} has {length} bytes, expected none here")
+
+
+def split(field: bytes, width: int, name: str) -> list[bytes]:
+    """A field of any number of parts of `width` bytes; of none, if they have no width."""
+    if len(field) % width if width else field:
+        raise MalformedMessageError(f"field {name} has {len(field)} bytes, not rows of {width}")
+    return [field[start : start + width] for start in range(0, len(field), width or 1)]
 
 
 def pack_numbers(values: npt.ArrayLike) -> bytes:

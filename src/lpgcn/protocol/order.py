@@ -17,7 +17,7 @@ KEEP = len(PARTS)
 
 @dataclass(frozen=True)
 class Order:
-    """Every pass is a step of its own, and everybody takes part in every pass, so none is left out."""
+    """Every pass is a step of its own, and all take part in every pass, so none is left out."""
 
     layers: int
     built: bool

@@ -16,6 +16,7 @@ from lpgcn.model.initial import embedding_rows
 from lpgcn.model.loss import LossGradient
 from lpgcn.model.nodes import Nodes
 from lpgcn.model.segments import Segments
+from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.random import Purpose
 
 Int64 = npt.NDArray[np.int64]
@@ -131,6 +132,13 @@ class Owner:
         order = np.lexsort((ranks, items))
         self._segments = Segments.from_sorted_rows(items[order], rows[order], len(self.items))
         self.nodes = Nodes(self._segments.counts, self._config.layers, self._dtype)
+
+    def rows_of(self, places: Int64) -> Int64:
+        """The rows of owned items, by their places."""
+        rows = np.searchsorted(self.places, places).clip(max=len(self.places) - 1)
+        if not np.array_equal(self.places[rows], places):
+            raise MalformedMessageError("a negative is about an item that is not owned here")
+        return rows
 
     def sum(self, arrived: Tensor, own: Tensor) -> Tensor:
         """m_i = Σ_{u ∈ U_i} x_u, in the order of the users' indices."""

@@ -6,7 +6,9 @@ before. A stage opens all of them before it changes anything.
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Container
 from typing import Final
 
 import numpy as np
@@ -21,7 +23,7 @@ from lpgcn.model.adam import Adam
 from lpgcn.model.loss import LossGradient
 from lpgcn.protocol import messages as m
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
-from lpgcn.protocol.keyring import Keyring
+from lpgcn.protocol.keyring import Contacts, Keyring
 from lpgcn.protocol.messages import Header, Phase
 from lpgcn.protocol.owner import Contributions, Owner
 from lpgcn.protocol.rows import negative_row, to_rows, to_vectors
@@ -32,6 +34,9 @@ from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 RATE: Final = struct.Struct("<d")
+_FOR_OWNERS: Final = (
+    "user_rows", "user_present", "pair_rows", "negatives", "contacts", "order", "introductions",
+)  # fmt: skip
 
 
 class Passes:
@@ -62,22 +67,26 @@ class Passes:
 
     def build(self, message: m.Exchange, header: Header) -> m.Push:
         """LightGCN+: the owner sends W_i (Algorithm 7, line 16)."""
-        return self._push(header, message.wanted, None, self._own("item_users"))
+        m.unused(message, "item_rows", "user_rows")
+        return self._push(header, self._wanted(message), self._own("item_users"))
 
     def forward(self, message: m.Exchange, header: Header) -> m.Push:
         """Algorithm 4: absorb what the last layer pushed, push the next."""
+        wanted, wants_user = self._wanted(message), m.flag(message.wants_user, "wants_user")
         if header.layer:
             self._absorb(message, Header(header.step, Phase.FORWARD, header.layer - 1))
         else:
             self._begin(message, header)
-        return self._push(header, message.wanted, message.wants_user, self._own_push())
+        return self._push(header, wanted, self._own_push(), wants_user=wants_user)
 
     def _begin(self, message: m.Exchange, header: Header) -> None:
         user, owner = self.user, self.owner
+        m.unused(message, "user_rows")
         if user.adam is None:
             arrived = self._arrived_items(message, Header(header.step, Phase.BUILD))
             user.nodes.build(user.sum(arrived, self._own("item_users")))
         else:
+            m.unused(message, "item_rows")
             user.nodes.begin(user.adam.parameter)
         if owner is not None:
             owner.nodes.begin(owner.adam["items"].parameter)
@@ -85,22 +94,22 @@ class Passes:
 
     def finish_forward(self, message: m.Exchange, header: Header) -> m.Push:
         """Absorb the last layer; the owner sends the final vectors that somebody needs."""
+        wanted = self._wanted(message)
         self._absorb(message, Header(header.step, Phase.FORWARD, self._config.layers - 1))
         self._own_final = self._nothing if self.owner is None else self.owner.nodes.final()
-        return self._push(header, message.wanted, None, self._own_final)
+        return self._push(header, wanted, self._own_final)
 
     def _absorb(self, message: m.Exchange, pushed: Header) -> None:
         user, owner = self.user, self.owner
-        at_user = user.sum(self._arrived_items(message, pushed), self._own_push())
-        at_items = (
-            None
-            if owner is None
-            else owner.sum(self._arrived_users(message, pushed), user.nodes.push)
-        )
+        items, users = self._arrived_items(message, pushed), self._arrived_users(message, pushed)
         backward = pushed.phase == Phase.BACKWARD
-        (user.nodes.absorb_gradient if backward else user.nodes.absorb)(at_user)
-        if owner is not None and at_items is not None:
+        if backward and not self._gradient_begun:
+            self._begin_gradient(None, 1)
+        at_user = user.sum(items, self._own_push())
+        if owner is not None:
+            at_items = owner.sum(users, user.nodes.push)
             (owner.nodes.absorb_gradient if backward else owner.nodes.absorb)(at_items)
+        (user.nodes.absorb_gradient if backward else user.nodes.absorb)(at_user)
 
     # Loss.
 
@@ -110,11 +119,9 @@ class Passes:
         Something is sent for every listed item, so that traffic does not tell which one was used.
         """
         pushed = Header(header.step, Phase.FINAL)
-        batch_size, epoch = (
-            int(m.numbers(field, "number", below=1 << 31, count=1)[0])
-            for field in (message.batch_size, message.epoch)
-        )
-        negative_places = m.numbers(message.negative_places, "negative_places", below=1 << 32)
+        batch_size = m.one_number(message.batch_size, "batch_size", least=1)
+        epoch = m.one_number(message.epoch, "epoch")
+        negative_places = m.rising(message.negative_places, "negative_places", below=1 << 32)
         n_negatives = len(negative_places)
         negatives = m.numbers(message.negatives, "negatives", below=n_negatives)
         positions = m.numbers(
@@ -125,27 +132,38 @@ class Passes:
         drawn = self._open_items(message.negative_rows, pushed, Indices(negative_places))
         samples = Samples(epoch, positions, negatives, n_negatives, batch_size)
         said = self.user.loss(samples, listed, self._own_final, drawn)
-        introductions = self._introduce(message.new_contacts, contacts)
+        publics = m.split(message.new_contacts, KEY_BYTES, "new_contacts")
+        met, introductions = self._keys.introduce(
+            self._new_contacts(publics, contacts, self._keys.contacts_out)
+        )
+        total = fixed_point.total(said.loss)
+        # Everything is good: from here on nothing fails.
+        self._keys.contacts_out |= met
         reply = m.Gradients(
             header=b"",
             user=self._seal_user(header, Kind.LOSS, said.final),
             pair_rows=self._seal_pairs(header, said),
             negatives=self._seal_negatives(header, said, negative_places, contacts),
-            introductions=introductions,
+            introductions=b"".join(introductions),
         )
         self._said = said
-        self.loss_total += fixed_point.total(said.loss)
+        self.loss_total += total
         return reply
 
-    def _introduce(self, publics: bytes, contacts: Int64) -> bytes:
-        """New contacts are the last ones that this client hears of, in the order of their handles."""
-        if len(publics) % KEY_BYTES:
-            raise MalformedMessageError(f"new_contacts has {len(publics)} bytes")
-        keys = [publics[i : i + KEY_BYTES] for i in range(0, len(publics), KEY_BYTES)]
-        new = np.unique(contacts)[-len(keys) :] if keys else np.empty(0, dtype=np.int64)
-        if len(new) != len(keys):
-            raise MalformedMessageError(f"{len(keys)} new contacts for {len(new)} handles")
-        return b"".join(map(self._keys.introduce, new.tolist(), keys))
+    def _new_contacts(
+        self, parts: list[bytes], contacts: Int64, known: Container[int]
+    ) -> dict[int, bytes]:
+        """Contacts that are met now are the last ones of a message, in the order of their handles.
+
+        Where the suite leaves the loss in the clear there is nobody to meet.
+        """
+        mentioned = np.unique(contacts).tolist() if self._sizes.introduction else []
+        new = [contact for contact in mentioned if contact not in known]
+        if len(new) != len(parts) or new != mentioned[len(mentioned) - len(new) :]:
+            raise MalformedMessageError(
+                f"{len(parts)} introductions for {len(new)} contacts that are new here"
+            )
+        return dict(zip(new, parts, strict=True))
 
     def _seal_pairs(self, header: Header, said: LossMessage) -> bytes:
         """To each owner s and n of every listed item that it owns, used or not."""
@@ -169,10 +187,17 @@ class Passes:
 
     def begin_backward(self, message: m.LossRows, header: Header) -> m.Push:
         """g^(L): the client's own from its loss, its items' from what the batch clients sent."""
-        batch_size = int(m.numbers(message.batch_size, "batch_size", below=1 << 31, count=1)[0])
-        gradient = None if self.owner is None else self._item_gradient(message, header)
-        self._begin_gradient(gradient, batch_size)
-        return self._push(header, message.wanted, message.wants_user, self._own_push())
+        wanted, wants_user = self._wanted(message), m.flag(message.wants_user, "wants_user")
+        batch_size = m.one_number(message.batch_size, "batch_size", least=1)
+        if self.owner is None:
+            m.unused(message, *_FOR_OWNERS)
+            self._begin_gradient(None, batch_size)
+        else:
+            met = self._meet(message)
+            gradient = self._item_gradient(message, header, self._keys.contacts_in | met)
+            self._keys.contacts_in |= met
+            self._begin_gradient(gradient, batch_size)
+        return self._push(header, wanted, self._own_push(), wants_user=wants_user)
 
     def _begin_gradient(self, items: LossGradient | None, batch_size: int) -> None:
         own = no_gradient(self.user.nodes.push) if self._said is None else self._said.gradient
@@ -182,14 +207,16 @@ class Passes:
             self.loss_total += fixed_point.total(self.owner.begin_gradient(touched, batch_size))
         self._gradient_begun = True
 
-    def _item_gradient(self, message: m.LossRows, header: Header) -> LossGradient:
+    def _item_gradient(
+        self, message: m.LossRows, header: Header, contacts: Contacts
+    ) -> LossGradient:
         owner = self.as_owner()
         near = owner.neighbourhood
         present = m.bits(message.user_present, "user_present", near.size)
         said = Header(header.step, Phase.LOSS)
         finals = self._open_users(message.user_rows, said, Kind.LOSS, present)
         from_neighbours = self._open_pairs(message.pair_rows, said, present)
-        stranger_finals, from_strangers = self._open_strangers(message, said)
+        stranger_finals, from_strangers = self._open_strangers(message, said, contacts)
         own_final, from_self = self._from_self()
         sent = torch.cat((finals, own_final, stranger_finals))
         parts = (from_neighbours, from_self, from_strangers)
@@ -207,36 +234,37 @@ class Passes:
         senders = near.handles[rows]
         return Contributions.of(near.items[rows], senders, 2 * near.ranks(senders) + 1, pairs)
 
-    def _open_strangers(self, message: m.LossRows, said: Header) -> tuple[Tensor, Contributions]:
+    def _open_strangers(
+        self, message: m.LossRows, said: Header, contacts: Contacts
+    ) -> tuple[Tensor, Contributions]:
         """Clients that had one of the owned items as a negative."""
         owner, width = self.as_owner(), self._sizes.negative
-        count = len(message.negatives) // width
+        senders, indices = self._strangers(message)
+        count, size = len(senders), owner.neighbourhood.size
         sealed = m.rows(message.negatives, "negatives", count=count, width=width)
-        # A contact, and the number of the negative among those of its sender.
-        about = m.numbers(message.contacts, "contacts", below=1 << 32, count=2 * count)
-        order = m.numbers(message.order, "order", below=1 << 32, count=count)
-        self._meet(message.introductions, about[0::2])
+        order = m.numbers(message.order, "order", below=size + 2, count=count)
         context = self._keys.context(said.step, said.phase, 2)
-        opened = b"".join(
-            self._keys.open_negative(contact, context, index, row.tobytes())
-            for contact, index, row in zip(
-                about[0::2].tolist(), about[1::2].tolist(), sealed, strict=True
-            )
+        opened = self._keys.open_negatives(contacts, senders, context, indices, sealed)
+        content = np.frombuffer(
+            b"".join(opened), dtype=negative_row(self._sizes.vector, self._sizes.pair)
         )
-        content = np.frombuffer(opened, dtype=negative_row(self._sizes.vector, self._sizes.pair))
         vectors = to_vectors(content["vector"], self._dtype)
-        items = np.searchsorted(owner.places, content["place"].astype(np.int64))
-        senders = owner.neighbourhood.size + 1 + np.arange(count)
-        return vectors, Contributions.of(items, senders, 2 * order, content["pair"])
+        items = owner.rows_of(content["place"].astype(np.int64))
+        rows = size + 1 + np.arange(count)
+        return vectors, Contributions.of(items, rows, 2 * order, content["pair"])
 
-    def _meet(self, introductions: bytes, contacts: Int64) -> None:
-        width = self._sizes.introduction
-        sealed = [introductions[i : i + width] for i in range(0, len(introductions), width or 1)]
-        new = np.unique(contacts)[-len(sealed) :] if sealed else np.empty(0, dtype=np.int64)
-        if len(new) != len(sealed):
-            raise MalformedMessageError(f"{len(sealed)} introductions for {len(new)} contacts")
-        for contact, introduction in zip(new.tolist(), sealed, strict=True):
-            self._keys.meet(contact, introduction)
+    def _strangers(self, message: m.LossRows) -> tuple[Int64, Int64]:
+        """For each negative its sender's handle, and its number among those of its sender."""
+        count = len(message.contacts) // 8
+        about = m.numbers(message.contacts, "contacts", below=1 << 32, count=2 * count)
+        if len(set(m.split(message.contacts, 8, "contacts"))) != count:
+            raise MalformedMessageError("field contacts holds a negative twice")
+        return about[0::2], about[1::2]
+
+    def _meet(self, message: m.LossRows) -> Contacts:
+        sealed = m.split(message.introductions, self._sizes.introduction, "introductions")
+        senders, _ = self._strangers(message)
+        return self._keys.meet(self._new_contacts(sealed, senders, self._keys.contacts_in))
 
     def _from_self(self) -> tuple[Tensor, Contributions]:
         """What this client's own samples say about listed items that it owns itself."""
@@ -250,13 +278,9 @@ class Passes:
 
     def backward(self, message: m.Exchange, header: Header) -> m.Push:
         """Algorithm 6: absorb what the last layer pushed, push the next."""
-        self._absorb_gradient(message, Header(header.step, Phase.BACKWARD, header.layer - 1))
-        return self._push(header, message.wanted, message.wants_user, self._own_push())
-
-    def _absorb_gradient(self, message: m.Exchange, pushed: Header) -> None:
-        if not self._gradient_begun:
-            self._begin_gradient(None, 1)
-        self._absorb(message, pushed)
+        wanted, wants_user = self._wanted(message), m.flag(message.wants_user, "wants_user")
+        self._absorb(message, Header(header.step, Phase.BACKWARD, header.layer - 1))
+        return self._push(header, wanted, self._own_push(), wants_user=wants_user)
 
     # Update.
 
@@ -266,7 +290,7 @@ class Passes:
         LightGCN+ (Algorithm 7, line 11): the gradient of e_u^(0) goes back to the W_i it is made of.
         """
         rate = _rate(message)
-        self._absorb_gradient(message, Header(header.step, Phase.BACKWARD, self._config.layers - 1))
+        self._absorb(message, Header(header.step, Phase.BACKWARD, self._config.layers - 1))
         user, owner = self.user, self.owner
         if owner is not None:
             owner.adam["items"].step(owner.nodes.gradient(), rate)
@@ -280,6 +304,7 @@ class Passes:
     def update_built(self, message: m.Exchange, header: Header) -> m.Reply:
         """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
         owner, rate = self.as_owner(), _rate(message)
+        m.unused(message, "item_rows")
         arrived = self._arrived_users(message, Header(header.step, Phase.UPDATE))
         owner.adam["item_users"].step(owner.sum(arrived, self._built_push), rate)
         return m.Reply(header=b"")
@@ -328,7 +353,10 @@ class Passes:
 
     def _arrived_users(self, message: m.Exchange, pushed: Header) -> Tensor:
         kind = Kind.USER_FORWARD if pushed.phase == Phase.FORWARD else Kind.USER_BACKWARD
-        size = self.as_owner().neighbourhood.size
+        if self.owner is None:
+            m.unused(message, "user_rows", "user_present")
+            return self._nothing
+        size = self.owner.neighbourhood.size
         present = m.bits(message.user_present, "user_present", size)
         return self._open_users(message.user_rows, pushed, kind, present)
 
@@ -344,20 +372,22 @@ class Passes:
         context = self._keys.context(header.step, header.phase, header.layer)
         return self._keys.own(kind).seal(context, [to_rows(vector).tobytes()])[0]
 
+    def _wanted(self, message: m.Exchange | m.LossRows) -> Bits:
+        """Which owned items to push: read before anything changes."""
+        return m.bits(message.wanted, "wanted", 0 if self.owner is None else len(self.owner.places))
+
     def _push(
-        self, header: Header, wanted: bytes, wants_user: bytes | None, items: Tensor
+        self, header: Header, wanted: Bits, items: Tensor, *, wants_user: bool = False
     ) -> m.Push:
         sealed_user = sealed_items = b""
-        if wants_user == b"\1":
+        if wants_user:
             kind = Kind.USER_FORWARD if header.phase == Phase.FORWARD else Kind.USER_BACKWARD
             sealed_user = self._seal_user(header, kind, self.user.nodes.push)
-        if self.owner is not None:
-            chosen = m.bits(wanted, "wanted", len(self.owner.places))
-            if chosen.any():
-                rows = to_rows(items)[chosen]
-                context = self._keys.context(header.step, header.phase, header.layer)
-                sealed = self._keys.items.seal_rows(context, self.owner.places[chosen], rows)
-                sealed_items = sealed.tobytes()
+        if self.owner is not None and wanted.any():
+            rows = to_rows(items)[wanted]
+            context = self._keys.context(header.step, header.phase, header.layer)
+            sealed = self._keys.items.seal_rows(context, self.owner.places[wanted], rows)
+            sealed_items = sealed.tobytes()
         return m.Push(header=b"", user=sealed_user, items=sealed_items)
 
 
@@ -365,4 +395,6 @@ def _rate(message: m.Exchange) -> float:
     if len(message.learning_rate) != RATE.size:
         raise MalformedMessageError("an update without a learning rate")
     rate: float = RATE.unpack(message.learning_rate)[0]
+    if not 0 <= rate < math.inf:
+        raise MalformedMessageError(f"a learning rate of {rate}, expected a number from 0 on")
     return rate
