@@ -14,10 +14,11 @@ from lpgcn.cli.evaluate import evaluate
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
 from lpgcn.cli.train import train
+from lpgcn.cli.verify import verify
 
 __all__ = ["main"]
 
-COMMANDS = (train, evaluate, recommend, data)
+COMMANDS = (train, evaluate, recommend, verify, data)
 
 main = Program(
     "lpgcn",

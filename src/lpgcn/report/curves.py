@@ -1,0 +1,47 @@
+"""The curves of RQ1: loss, Recall@5 and NDCG@5 of all ways to run, one over the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from lpgcn.errors import LpgcnError
+from lpgcn.runtime.verification import Comparison
+
+
+class PlotError(LpgcnError):
+    """A picture that cannot be drawn."""
+
+
+def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> None:
+    """One panel for each figure, one curve for each way to run; equal curves cover each other."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PlotError(
+            "drawing needs matplotlib: install it with `pip install 'lpgcn[plot]'`"
+        ) from error
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure.suptitle(f"{title}; largest difference {max(line.difference for line in lines):g}")
+    panels = figure.subplots(1, 3)
+    for panel, (name, label) in zip(
+        panels, (("loss", "Training loss"), ("recall", "Recall@5"), ("ndcg", "NDCG@5")), strict=True
+    ):
+        runs = groupby(lines, key=lambda line: (line.model, line.virtual_items, line.run))
+        for number, ((model, alpha, run), part) in enumerate(runs):
+            points = list(part)
+            panel.plot(
+                [line.epoch for line in points],
+                [getattr(line, name) for line in points],
+                label=f"{model}, α={alpha}, {run}",
+                linewidth=1 + 0.9 * (12 - number % 12),
+                alpha=0.5,
+            )
+        panel.set_xlabel("epoch")
+        panel.set_title(label)
+    panels[0].legend(fontsize=6)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=120)
+    temporary.replace(path)
