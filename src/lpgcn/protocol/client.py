@@ -8,7 +8,7 @@ changes anything, so a bad message leaves the client as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,24 +23,18 @@ from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD
 from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol import messages as m
-from lpgcn.protocol.errors import (
-    MalformedMessageError,
-    ReplayedMessageError,
-    UnexpectedMessageError,
-)
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.keyring import ANSWER_KEYS, Keyring
 from lpgcn.protocol.messages import Header, Phase
+from lpgcn.protocol.order import KEEP, PARTS, START, Order
 from lpgcn.protocol.owner import Neighbourhood, Owner
 from lpgcn.protocol.passes import Passes
 from lpgcn.protocol.sizes import Sizes
+from lpgcn.protocol.transcript import Opened, Witness, observe
 from lpgcn.protocol.user import User, draw_virtual_items
 
 Int64 = npt.NDArray[np.int64]
 Stage = Callable[[Any, Header], m.Message]
-
-PARTS: Final = ("valid", "test")
-"""What a RANK request measures, by its layer; the layer after them keeps the item vectors."""
-KEEP: Final = len(PARTS)
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +60,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 class Client:
     """One party of the federation."""
 
-    def __init__(self, profile: bytes) -> None:
+    def __init__(self, profile: bytes, witness: Witness | None = None) -> None:
         about = msgspec.msgpack.decode(profile, type=Profile)
         self._about, self._config = about, about.config
         self._real, self._valid, self._test = (
@@ -75,7 +69,9 @@ class Client:
         )
         self._keys = Keyring(about.config.suite)
         self._limit = Sizes.of(about.config).largest(about.n_users, about.n_items)
-        self._last = Header(0, 0)
+        self._order, self._last = Order.of(about.config), START
+        self._witness = witness
+        self._opened: list[Opened] | None = None if witness is None else []
         self._item_vectors: Tensor | None = None
         self._stages = self._initialisation()
 
@@ -84,20 +80,29 @@ class Client:
         message = m.decode(request, m.REQUESTS, limit=self._limit)
         run = self._keys.run or message.header[1 : 1 + m.RUN_BYTES]
         header = m.read_header(message, run, self._about.index)
-        if header <= self._last:
-            raise ReplayedMessageError(f"a message for {header}, after one for {self._last}")
+        self._order.check(header, self._last, owns=self._owns)
         stage = self._stages.get((type(message), header.phase))
         if stage is None:
-            raise UnexpectedMessageError(
-                f"a message {type(message).__name__} of phase {header.phase} after {self._last}"
-            )
+            raise UnexpectedMessageError(f"a message {type(message).__name__} for {header}")
+        if self._opened is not None:
+            self._opened.clear()
         reply = stage(message, header)
         self._last = header
+        self._report(message, header, len(request))
         return m.encode(
             msgspec.structs.replace(
                 reply, header=m.encode_header(self._keys.run, header, self._about.index)
             )
         )
+
+    @property
+    def _owns(self) -> bool:
+        return self._last.phase >= Phase.PLAN and self.passes.owner is not None
+
+    def _report(self, message: m.Message, header: Header, size: int) -> None:
+        if self._witness is not None and self._opened is not None:
+            name = f"client {self._about.index}"
+            self._witness(observe(name, "server", message, header, size, list(self._opened)))
 
     # Initialisation (Algorithms 2, 3 and 8).
 
@@ -115,7 +120,11 @@ class Client:
 
     def share_key(self, message: m.PublicKeys, header: Header) -> m.SealedKeys:
         """Line 6, as u_c."""
-        publics = _split(message.keys, KEY_BYTES, "keys")
+        publics = m.split(message.keys, KEY_BYTES, "keys")
+        if len(publics) != self._about.n_users:
+            raise MalformedMessageError(
+                f"{len(publics)} public keys of {self._about.n_users} clients"
+            )
         sealed = self._keys.share(publics, self._about.seed)
         return m.SealedKeys(header=b"", sealed=b"".join(sealed))
 
@@ -129,7 +138,7 @@ class Client:
         listed_tokens = self._keys.tokens(listed)
         order = np.lexsort(listed_tokens.T[::-1])
         user = User(about.index, about.n_users, self._real, listed[order], config, seed)
-        self.passes = Passes(config, self._keys, user)
+        self.passes = Passes(config, self._keys, user, self._opened)
         self._stages = {**self._later_initialisation(), **self._training()}
         return m.Tokens(header=b"", tokens=listed_tokens[order].tobytes())
 
@@ -151,22 +160,29 @@ class Client:
     def take_place(self, message: m.Placement, header: Header) -> m.Reply:
         """Algorithm 3, line 8: what this client owns, and who else listed that."""
         about, user = self._about, self.passes.user
-        n_listed = len(user.uploaded)
-        listed_places = m.numbers(message.places, "places", below=about.n_items, count=n_listed)
-        owned = m.numbers(message.owned, "owned", below=about.n_items)
+        catalogue = self._catalogue()
+        listed_places = m.numbers(message.places, "places", below=about.n_items)
+        if not np.array_equal(listed_places, places(catalogue)[user.uploaded]):
+            raise MalformedMessageError("the places are not those of the items that were listed")
+        owned = m.rising(message.owned, "owned", below=about.n_items)
         near = _neighbourhood(message, len(owned))
-        self._keys.peer_up(_split(message.peers, KEY_BYTES, "peers"))
+        peers = m.split(message.peers, KEY_BYTES, "peers")
+        if not peers and about.n_users > 1:
+            raise MalformedMessageError("no peers: this client's numbers would not be masked")
+        self._keys.peer_up(peers)
         user.place(listed_places, owned)
         if len(owned):
-            items = self._catalogue()[owned]
+            items = catalogue[owned]
             self.passes.owner = Owner(items, owned, near, about.n_items, self._config, self._seed)
         return m.Reply(header=b"")
 
     def answer(self, message: m.Questions, header: Header) -> m.Answers:
         """Lines 16–18: which listed items are real, sealed to the one who asks."""
         user = self.passes.user
-        askers = _split(message.askers, KEY_BYTES, "askers")
+        askers = m.split(message.askers, KEY_BYTES, "askers")
         positions = m.numbers(message.positions, "positions", below=len(user.uploaded))
+        if not np.array_equal(np.sort(positions), user.arriving):
+            raise MalformedMessageError("the questions are not about all items that others own")
         offsets = _offsets(message.offsets, len(askers), len(positions))
         asked = [positions[offsets[i] : offsets[i + 1]] for i in range(len(askers))]
         sealed = self._keys.answer(
@@ -188,6 +204,7 @@ class Client:
             [m.pack_numbers(owner.places[near.of(h)]) for h in range(near.size)],
         )
         real = [m.bits(flags, "bits", count) for flags, count in zip(bits, counts, strict=True)]
+        self.passes.note("bits", range(near.size), bits)
         own = user.own_rows
         really_own = own[(own >= 0) & user.is_real(np.arange(len(own)))]
         owner.verified(np.concatenate((np.empty(0, dtype=np.bool_), *real)), really_own)
@@ -304,12 +321,6 @@ class Client:
         return {**tables, "rows": torch.from_numpy(items)}
 
 
-def _split(field: bytes, width: int, name: str) -> list[bytes]:
-    if len(field) % width:
-        raise MalformedMessageError(f"field {name} has {len(field)} bytes, not rows of {width}")
-    return [field[start : start + width] for start in range(0, len(field), width)]
-
-
 def _offsets(field: bytes, rows: int, entries: int) -> Int64:
     offsets = m.numbers(field, "offsets", below=entries + 1, count=rows + 1)
     if offsets[0] != 0 or offsets[-1] != entries or bool((np.diff(offsets) < 0).any()):
@@ -318,8 +329,11 @@ def _offsets(field: bytes, rows: int, entries: int) -> Int64:
 
 
 def _neighbourhood(message: m.Placement, n_owned: int) -> Neighbourhood:
-    listed = m.numbers(message.listed, "listed", below=max(n_owned, 1))
+    listed = m.numbers(message.listed, "listed", below=n_owned)
     size = max(len(message.offsets) // 4 - 1, 0)
     offsets = _offsets(message.offsets, size, len(listed))
     own_rank = m.numbers(message.own_rank, "own_rank", below=size + 1, count=1)
-    return Neighbourhood(offsets, listed, int(own_rank[0]))
+    near = Neighbourhood(offsets, listed, int(own_rank[0]))
+    if bool((np.diff(near.handles * n_owned + listed) <= 0).any()):
+        raise MalformedMessageError("field listed holds items of a neighbour that do not rise")
+    return near

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from lpgcn.protocol.owner import Contributions, Owner
 from lpgcn.protocol.rows import negative_row, to_rows, to_vectors
 from lpgcn.protocol.sizes import Sizes
 from lpgcn.protocol.suite import Kind
+from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.user import LossMessage, Samples, User, no_gradient
 
 Int64 = npt.NDArray[np.int64]
@@ -42,8 +43,10 @@ _FOR_OWNERS: Final = (
 class Passes:
     """The nodes that a client owns, and the doors through which their vectors come and go."""
 
-    def __init__(self, config: Config, keys: Keyring, user: User) -> None:
-        self._config, self._keys = config, keys
+    def __init__(
+        self, config: Config, keys: Keyring, user: User, opened: list[Opened] | None = None
+    ) -> None:
+        self._config, self._keys, self._opened = config, keys, opened
         self.user = user
         self.owner: Owner | None = None
         self._dtype = getattr(torch, config.dtype)
@@ -62,6 +65,11 @@ class Passes:
         """The parameters that this client holds, by the name of their table."""
         own = {} if self.user.adam is None else {"users": self.user.adam}
         return own if self.owner is None else own | self.owner.adam
+
+    def note(self, what: str, senders: Iterable[int], rows: Iterable[bytes]) -> None:
+        """For the transcript, if there is one: what could be read, and from whom it is."""
+        if self._opened is not None:
+            self._opened.append(Opened(what, list(senders), list(rows)))
 
     # Forward.
 
@@ -124,9 +132,7 @@ class Passes:
         negative_places = m.rising(message.negative_places, "negative_places", below=1 << 32)
         n_negatives = len(negative_places)
         negatives = m.numbers(message.negatives, "negatives", below=n_negatives)
-        positions = m.numbers(
-            message.positions, "positions", below=1 << 32, count=len(negatives)
-        )
+        positions = m.numbers(message.positions, "positions", below=1 << 32, count=len(negatives))
         contacts = m.numbers(message.contacts, "contacts", below=1 << 32, count=n_negatives)
         listed = self._open_items(message.item_rows, pushed, self.user.arriving_indices)
         drawn = self._open_items(message.negative_rows, pushed, Indices(negative_places))
@@ -229,6 +235,7 @@ class Passes:
         messages = m.cut(field, lengths, "pair_rows")
         context = self._keys.context(said.step, said.phase, 1)
         opened = self._keys.pairs_in.open(context, handles.tolist(), messages)
+        self.note("pairs", handles.tolist(), opened)
         pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
         rows = np.flatnonzero(present[near.handles])
         senders = near.handles[rows]
@@ -245,6 +252,7 @@ class Passes:
         order = m.numbers(message.order, "order", below=size + 2, count=count)
         context = self._keys.context(said.step, said.phase, 2)
         opened = self._keys.open_negatives(contacts, senders, context, indices, sealed)
+        self.note("negatives", senders.tolist(), opened)
         content = np.frombuffer(
             b"".join(opened), dtype=negative_row(self._sizes.vector, self._sizes.pair)
         )
@@ -269,9 +277,13 @@ class Passes:
     def _from_self(self) -> tuple[Tensor, Contributions]:
         """What this client's own samples say about listed items that it owns itself."""
         user, near = self.user, self.as_owner().neighbourhood
-        own = np.flatnonzero(user.own_rows >= 0) if self._said is not None else np.empty(0, np.int64)
+        own = (
+            np.flatnonzero(user.own_rows >= 0) if self._said is not None else np.empty(0, np.int64)
+        )
         final = self._blank(1) if self._said is None else self._said.final
-        pairs = np.empty(0, dtype=self._sizes.pair) if self._said is None else self._said.listed[own]
+        pairs = (
+            np.empty(0, dtype=self._sizes.pair) if self._said is None else self._said.listed[own]
+        )
         senders = np.full(len(own), near.size)
         ranks = np.full(len(own), 2 * near.own_rank + 1)
         return final, Contributions.of(user.own_rows[own], senders, ranks, pairs)
@@ -328,7 +340,10 @@ class Passes:
     def _open_items(self, field: bytes, pushed: Header, places: Indices) -> Tensor:
         rows = m.rows(field, "item_rows", count=len(places.packed), width=self._sizes.item)
         context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
-        return to_vectors(self._keys.items.open_rows(context, places, rows), self._dtype)
+        opened = self._keys.items.open_rows(context, places, rows)
+        if self._opened is not None:
+            self.note("items", map(int.from_bytes, places.packed), map(bytes, opened))
+        return to_vectors(opened, self._dtype)
 
     def open_catalogue(self, field: bytes, step: int, n_items: int) -> Tensor:
         """The final vectors of all items, in the order of the catalogue."""
@@ -349,6 +364,8 @@ class Passes:
         context = self._keys.context(pushed.step, pushed.phase, pushed.layer)
         handles = np.flatnonzero(present).tolist()
         opened = self._keys.neighbours(kind).open_rows(context, handles, rows)
+        if self._opened is not None:
+            self.note("users", handles, map(bytes, opened))
         return self._filled(to_vectors(opened, self._dtype), present)
 
     def _arrived_users(self, message: m.Exchange, pushed: Header) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,16 +21,22 @@ from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TOKEN_BYTES
 from lpgcn.model.sampling import batch_users, negative_places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol import messages as m
-from lpgcn.protocol.errors import MalformedMessageError
-from lpgcn.protocol.client import KEEP, PARTS
+from lpgcn.protocol.errors import (
+    MalformedMessageError,
+    ProtocolError,
+    ReplayedMessageError,
+    UnexpectedMessageError,
+)
 from lpgcn.protocol.keyring import ANSWER_KEYS, SHARED_BYTES
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.messages import Header, Phase
 from lpgcn.protocol.loss_exchange import LossExchange
-from lpgcn.protocol.rounds import Batch, Needs, Pushes, Round, Rounds
+from lpgcn.protocol.messages import Header, Phase
+from lpgcn.protocol.order import KEEP, PARTS
 from lpgcn.protocol.passes import RATE
+from lpgcn.protocol.rounds import Batch, Needs, Pushes, Round, Rounds
 from lpgcn.protocol.routes import Routes, Runs
 from lpgcn.protocol.sizes import Sizes
+from lpgcn.protocol.transcript import Witness, observe
 from lpgcn.random import Purpose, integers
 
 Int64 = npt.NDArray[np.int64]
@@ -53,10 +59,16 @@ class Server:
     """Coordinates one run."""
 
     def __init__(
-        self, config: Config, n_clients: int, n_items: int, planner: Planner, transport: Transport
+        self,
+        config: Config,
+        n_clients: int,
+        n_items: int,
+        planner: Planner,
+        transport: Transport,
+        witness: Witness | None = None,
     ) -> None:
         self._config, self._n_clients, self._n_items = config, n_clients, n_items
-        self._planner, self._transport = planner, transport
+        self._planner, self._transport, self._witness = planner, transport, witness
         self._sizes = Sizes.of(config)
         self._limit = self._sizes.largest(n_clients, n_items)
         self._run = secrets.token_bytes(m.RUN_BYTES)
@@ -71,9 +83,7 @@ class Server:
         """Send each client its message, with the header, and check every answer."""
         encoded = {
             client: m.encode(
-                msgspec.structs.replace(
-                    message, header=m.encode_header(self._run, header, client)
-                )
+                msgspec.structs.replace(message, header=m.encode_header(self._run, header, client))
             )
             for client, message in requests
         }
@@ -82,18 +92,27 @@ class Server:
             raise MalformedMessageError(
                 f"{len(encoded)} clients were asked and {len(answers)} answered"
             )
-        replies = {}
-        for client, data in answers.items():
-            reply = m.decode(data, kind, limit=self._limit)
-            if m.read_header(reply, self._run, client) != header:
-                raise MalformedMessageError(f"client {client} answered to another question")
-            replies[client] = reply
+        replies = {client: self._read(client, answers[client], header, kind) for client in encoded}
         phase = Phase(header.phase)
         for direction, sent in (("down", encoded), ("up", answers)):
             clients = np.fromiter(sent, np.int64, len(sent))
             sizes = np.fromiter(map(len, sent.values()), np.int64, len(sent))
             self.ledger.add(phase, direction, clients, sizes)  # type: ignore[arg-type]
         return replies
+
+    def _read(self, client: int, data: bytes, asked: Header, kind: type[M]) -> M:
+        """A client's answer to what it was asked."""
+        try:
+            reply: M = m.decode(data, kind, limit=self._limit)
+            header = m.read_header(reply, self._run, client)
+            if header != asked:
+                wrong = ReplayedMessageError if header < asked else UnexpectedMessageError
+                raise wrong(f"a message for {header}, expected one for {asked}")
+        except ProtocolError as error:
+            raise type(error)(f"from client {client}: {error}") from error
+        if self._witness is not None:
+            self._witness(observe("server", f"client {client}", reply, header, len(data), []))
+        return reply
 
     # Initialisation (Algorithms 2, 3 and 8).
 
@@ -144,14 +163,12 @@ class Server:
         lists = self._ask(Header(0, Phase.LIST), requests, m.Tokens)
         ask = [(self._key_client, m.Ask(header=b""))]
         everything = self._ask(Header(0, Phase.CATALOGUE), ask, m.Tokens)[self._key_client]
-        catalogue = m.rows(
-            everything.tokens, "tokens", count=self._n_items, width=TOKEN_BYTES
-        )
+        catalogue = m.rows(everything.tokens, "tokens", count=self._n_items, width=TOKEN_BYTES)
         place_of = {row.tobytes(): place for place, row in enumerate(catalogue)}
         try:
             return [
                 np.array(
-                    [place_of[token] for token in _split(lists[u].tokens, TOKEN_BYTES)],
+                    [place_of[token] for token in m.split(lists[u].tokens, TOKEN_BYTES, "tokens")],
                     dtype=np.int64,
                 )
                 for u in range(self._n_clients)
@@ -193,7 +210,9 @@ class Server:
             )
             requests.append((client, message))
         answers = self._ask(Header(0, Phase.VERIFY), requests, m.Answers)
-        for_owner: dict[int, list[bytes]] = {u: [] for u in np.flatnonzero(routes.is_owner).tolist()}
+        for_owner: dict[int, list[bytes]] = {
+            u: [] for u in np.flatnonzero(routes.is_owner).tolist()
+        }
         for client in range(self._n_clients):
             owners, counts = asked_by[client]
             lengths = SEAL_OVERHEAD + ANSWER_KEYS + (counts + 7) // 8
@@ -275,7 +294,10 @@ class Server:
                     reply.items, "items", count=len(wanted), width=sizes.item
                 )
             if asked.users[client] or reply.user:
-                user_rows[client] = m.rows(reply.user, "user", count=1, width=width)[0]
+                count = int(asked.users[client])
+                user_rows[client : client + count] = m.rows(
+                    reply.user, "user", count=count, width=width
+                )
         self._item_rows, self._user_rows = item_rows, user_rows
 
     # The loss (Algorithm 9).
@@ -353,9 +375,3 @@ def _add(replies: Mapping[int, m.Numbers], count: int) -> list[int]:
             raise MalformedMessageError(f"{len(reply.masked)} bytes for {count} numbers")
         total += np.frombuffer(reply.masked, dtype="<u8")
     return [int(number) for number in total]
-
-
-def _split(field: bytes, width: int) -> list[bytes]:
-    if len(field) % width:
-        raise MalformedMessageError(f"{len(field)} bytes are no rows of {width}")
-    return [field[start : start + width] for start in range(0, len(field), width)]
