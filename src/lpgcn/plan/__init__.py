@@ -1,8 +1,26 @@
-"""Which client computes which item."""
+"""Which client computes which item, at the least traffic under a load limit (Algorithm 3).
+
+The server alone plans, from the token graph: who listed which token, real and virtual alike.
+"""
 
 from lpgcn.plan.cost import PlanCost, cost, loads
 from lpgcn.plan.cover import cover
-from lpgcn.plan.graph import Plan, TokenGraph
-from lpgcn.plan.options import PlanError, PlanOptions
+from lpgcn.plan.graph import Plan, TokenGraph, TokenGraphError
+from lpgcn.plan.options import ImpossibleLimitError, PlanError, PlannerName, PlanOptions, Progress
+from lpgcn.plan.planner import make_plan
 
-__all__ = ["Plan", "PlanCost", "PlanError", "PlanOptions", "TokenGraph", "cost", "cover", "loads"]
+__all__ = [
+    "ImpossibleLimitError",
+    "Plan",
+    "PlanCost",
+    "PlanError",
+    "PlanOptions",
+    "PlannerName",
+    "Progress",
+    "TokenGraph",
+    "TokenGraphError",
+    "cost",
+    "cover",
+    "loads",
+    "make_plan",
+]

@@ -34,17 +34,17 @@ class Draw(IntEnum):
     UNLISTED_OWNER = 2
     EXTRA_CANDIDATES = 3
     PART_OWNER = 4
-    MOVE_ORDER = 5
-    PARTITIONER = 6
+    PARTITIONER = 5
 
 
 @dataclass(frozen=True)
 class PlanOptions:
     """A planner and its limits; None means no limit.
 
-    `max_load` bounds |N_ũ| of every convolution-client; "auto" is what `cover` makes its heaviest
-    client carry under the other limits. `convolution_clients` bounds k; for `cover` it is also how
-    many candidates are taken, which is the paper's sweep of k in RQ5.
+    `max_load` bounds |N_ũ| of every convolution-client; "auto" is the load of the heaviest client
+    in the paper's own plan, `cover` without limits. `convolution_clients` bounds k. The planners
+    whose owners list their items choose among so many candidates, which is the paper's sweep of k
+    in RQ5; `partition` without a `max_load` makes so many parts.
     """
 
     planner: PlannerName = "auto"
@@ -53,6 +53,7 @@ class PlanOptions:
     never_convolve: frozenset[int] = frozenset()
     convolution_clients: int | None = None
     threads: int = 2
+    """Processes that `partition` may run at once; the plan does not depend on it."""
 
     def __post_init__(self) -> None:
         for name in ("max_load", "max_items_per_client", "convolution_clients", "threads"):

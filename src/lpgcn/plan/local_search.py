@@ -1,0 +1,88 @@
+"""Moving one token at a time: until the limits hold, and then while it lowers the traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from lpgcn.plan.graph import Int64
+from lpgcn.plan.parts import Limits, Parts
+
+_SWEEPS: Final = 12
+_WORTHWHILE: Final = 0.001
+"""A sweep that lowers the traffic by a smaller share than this is the last but one."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The parts that each token may go to: parts[offsets[i]:offsets[i + 1]], or any if empty."""
+
+    offsets: Int64
+    parts: Int64
+
+    @classmethod
+    def anywhere(cls, n_tokens: int) -> Self:
+        return cls(np.zeros(n_tokens + 1, np.int64), np.zeros(0, np.int64))
+
+    def of(self, token: int) -> Int64 | slice:
+        start, end = self.offsets[token], self.offsets[token + 1]
+        return self.parts[start:end] if start < end else slice(None)
+
+
+def repair(parts: Parts, limits: Limits, candidates: Candidates) -> bool:
+    """Move tokens out of parts that are over a limit, at the least traffic; whether all fit now."""
+    before = None
+    while (over := parts.over(limits)).size and before != (before := _excess(parts, limits)):
+        for part in over:
+            _relieve(parts, int(part), limits, candidates)
+    return not over.size
+
+
+def improve(parts: Parts, limits: Limits, candidates: Candidates) -> None:
+    """Sweep over the tokens, moving each to where it causes the least traffic, until it is idle."""
+    order = np.argsort(parts.graph.degrees, kind="stable").tolist()
+    seen = np.full(len(order), -1)
+    for _ in range(_SWEEPS):
+        gained = 0
+        for token in order:
+            # A token need not be looked at again before a part that it may go to has changed.
+            choices = candidates.of(token)
+            if parts.changed[choices].max() > seen[token]:
+                gained += _move_if_better(parts, token, choices, limits)
+                seen[token] = parts.n_moves
+        if gained <= _WORTHWHILE * parts.neighbours():
+            break
+        order.reverse()
+
+
+def _excess(parts: Parts, limits: Limits) -> int:
+    load = np.maximum(parts.loads() - limits.max_load, 0)
+    items = np.maximum(parts.sizes - limits.max_items, 0)
+    return int(load.sum() + items.sum())
+
+
+def _move_if_better(parts: Parts, token: int, choices: Int64 | slice, limits: Limits) -> int:
+    """How much traffic the best move of a token saved; 0 if it stays."""
+    touched = parts.touched(token)
+    relief = parts.relief(token, touched)
+    if relief <= 0:
+        return 0
+    best = parts.best_target(token, touched, choices, limits)
+    if best is None or best[1] >= relief:
+        return 0
+    parts.move(token, best[0], touched)
+    return relief - best[1]
+
+
+def _relieve(parts: Parts, part: int, limits: Limits, candidates: Candidates) -> None:
+    """Move tokens out of one part until it is within the limits, those of most clients first."""
+    tokens = np.flatnonzero(parts.part_of == part)
+    for token in tokens[np.argsort(-parts.graph.degrees[tokens], kind="stable")].tolist():
+        touched = parts.touched(token)
+        best = parts.best_target(token, touched, candidates.of(token), limits)
+        if best is not None:
+            parts.move(token, best[0], touched)
+            if parts.loads()[part] <= limits.max_load and parts.sizes[part] <= limits.max_items:
+                return

@@ -1,0 +1,36 @@
+"""One run of Mt-KaHyPar, alone in its process: `python mtkahypar_process.py FOLDER`.
+
+Reads FOLDER/problem.npz and writes FOLDER/parts.npy. Mt-KaHyPar keeps state for the whole process,
+holds the interpreter's lock while it works and prints as it likes. With one thread and in a process
+of its own its result depends on the problem and the seed alone, and none of that reaches anybody.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import mtkahypar
+import numpy as np
+
+
+def main(folder: Path) -> None:
+    """Partition vertices into parts of balanced weight, at the least Σ (parts of an edge − 1)."""
+    problem = np.load(folder / "problem.npz")
+    edges = [edge.tolist() for edge in np.split(problem["pins"], problem["offsets"][1:-1])]
+    library = mtkahypar.initialize(1, False)
+    mtkahypar.set_seed(int(problem["seed"]))
+    context = library.context_from_preset(mtkahypar.PresetType.DEFAULT)
+    context.set_partitioning_parameters(
+        int(problem["n_parts"]), float(problem["imbalance"]), mtkahypar.Objective.KM1
+    )
+    context.logging = False
+    weights = problem["weights"].tolist()
+    hypergraph = library.create_hypergraph(
+        context, len(weights), len(edges), edges, weights, [1] * len(edges)
+    )
+    np.save(folder / "parts.npy", np.array(hypergraph.partition(context).get_partition()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

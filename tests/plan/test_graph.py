@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from lpgcn.plan import TokenGraph, TokenGraphError
+from lpgcn.plan.graph import distinct
+
+
+@given(...)
+def test_rows_and_columns_hold_the_same_listings(graph: TokenGraph) -> None:
+    by_client = {(u, int(i)) for u in range(graph.n_clients) for i in graph.row(u)}
+    by_token = {(int(u), i) for i in range(graph.n_tokens) for u in graph.column(i)}
+    assert by_client == by_token
+    assert graph.n_listings == len(by_client)
+    assert graph.degrees.tolist() == [graph.column(i).size for i in range(graph.n_tokens)]
+
+
+def test_pairs_in_any_order_and_twice_make_one_graph() -> None:
+    clients, tokens = np.array([1, 0, 1, 1]), np.array([2, 1, 0, 2])
+    graph = TokenGraph.from_pairs(clients, tokens, n_clients=3, n_tokens=4)
+    assert graph.offsets.tolist() == [0, 1, 3, 3]
+    assert graph.tokens.tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "tokens", "complaint"),
+    [
+        ([0, 3], [0, 1], "number of listings"),
+        ([0, 2, 1, 3], [0, 1, 2], "never fall"),
+        ([0, 2], [0, 5], r"in \[0, 3\)"),
+        ([0, 2], [1, 0], "rise strictly"),
+        ([0, 2], [1, 1], "rise strictly"),
+    ],
+)
+def test_what_is_no_graph_is_refused(offsets: list[int], tokens: list[int], complaint: str) -> None:
+    with pytest.raises(TokenGraphError, match=complaint):
+        TokenGraph(np.array(offsets), np.array(tokens), 3)
+
+
+@given(arrays(np.int64, st.integers(0, 30), elements=st.integers(-4, 4)))
+def test_distinct_is_unique_with_counts(values: np.ndarray) -> None:
+    found, expected = distinct(values), np.unique(values, return_counts=True)
+    assert found[0].tolist() == expected[0].tolist()
+    assert found[1].tolist() == expected[1].tolist()
