@@ -1,8 +1,8 @@
 """Every message of the protocol: typed, versioned, of a length that its receiver can check.
 
-A message is a msgspec struct in MessagePack, all of whose fields are byte strings: a header of fixed
-size, and arrays of fixed-size numbers or rows. So the size of a message is a function of the number
-of rows in it, and never of what the rows say; `encoded_size` is that function.
+A message is a msgspec struct in MessagePack, all of whose fields are byte strings: a header of
+fixed size, and arrays of fixed-size numbers or rows. So the size of a message is a function of the
+number of rows in it, and never of what the rows say; `encoded_size` is that function.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class SealedKey(Message, tag=3, frozen=True):
 
 
 class Placement(Message, tag=4, frozen=True):
-    """Server → client: the catalogue places of what it listed, and what it owns (Algorithm 3, line 8).
+    """Server → client: the places of what it listed, and what it owns (Algorithm 3, line 8).
 
     Its neighbours are numbered by handles 0, 1, …; handle h listed the owned items
     `listed[offsets[h]:offsets[h + 1]]`, given as positions in `owned`.
@@ -138,7 +138,7 @@ class Exchange(Message, tag=6, frozen=True):
 
 
 class Samples(Message, tag=7, frozen=True):
-    """Server → batch client: final item vectors, and its samples with their negatives (Algorithm 9, line 1).
+    """Server → batch client: final item vectors, samples and negatives (Algorithm 9, line 1).
 
     Negatives are in the order of their places; `contacts` are the handles of their owners, and
     `new_contacts` the public keys of those that this client meets for the first time.
@@ -197,7 +197,7 @@ class SealedKeys(Message, tag=22, frozen=True):
 
 
 class Tokens(Message, tag=23, frozen=True):
-    """Client → server: tokens in the order of their bytes; from u_c also the catalogue in its order."""
+    """Client → server: tokens, sorted; from u_c also the catalogue in its order."""
 
     tokens: bytes
 
@@ -233,6 +233,7 @@ class Numbers(Message, tag=27, frozen=True):
 REQUESTS: Final = (
     Ask | PublicKeys | SealedKey | Placement | Questions | Sealed | Exchange | Samples | LossRows
 )
+REPLIES: Final = Reply | PublicKey | SealedKeys | Tokens | Answers | Push | Gradients | Numbers
 
 
 def encode_header(run: bytes, header: Header, party: int) -> bytes:

@@ -1,0 +1,185 @@
+"""Whatever bytes a party is given, it answers or refuses with a typed error, and soon.
+
+Real messages of a running federation are mutated and given to the parties that the real ones were
+for. In the suite `paper` vectors are in the clear, so a change may give other numbers that are as
+good: the client is then put back to what it was before.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import random
+import resource
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+
+from lpgcn.config import Config
+from lpgcn.errors import LpgcnError
+from lpgcn.protocol import messages as m
+
+Make = Callable[..., Any]
+TINY = Config(dim=2, layers=2, batch_size=6, virtual_items="2", seed=5)
+TRAIN = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
+HELD_OUT = [(0, 3), (1, 1), (3, 0)]
+MOST_MEMORY = 200_000  # in kilobytes
+# Numbers that were changed on their way may be huge, and overflow as floating-point numbers do.
+huge_numbers = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def mutated(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:
+    """Bits flipped, bytes set, cut off, cut out, put in, doubled, or the end of another message."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        place = rng.randrange(len(changed) + 1)
+        match rng.randrange(8):
+            case 0 | 1 if place < len(changed):
+                changed[place] ^= 1 << rng.randrange(8)
+            case 2 if place < len(changed):
+                changed[place] = rng.choice((0, 1, 0x7F, 0x80, 0xC4, 0xC6, 0xDC, 0xDD, 0xFF))
+            case 3:
+                del changed[place:]
+            case 4:
+                del changed[place : place + rng.randrange(1, 9)]
+            case 5:
+                changed[place:place] = rng.randbytes(rng.randrange(1, 9))
+            case 6:
+                changed[place:place] = changed[place : place + rng.randrange(1, 40)]
+            case 7:
+                other = rng.choice(pool)
+                changed[place:] = other[min(place, len(other)) :]
+    return bytes(changed)
+
+
+class Fuzzed:
+    """A federation in which each message is preceded by `each` mutated ones."""
+
+    def __init__(self, federation: Any, each: int, rng: random.Random) -> None:
+        self.federation, self.each, self.rng = federation, each, rng
+        self.deliver, federation.deliver = federation.deliver, self.fuzz_client
+        self.read, federation.server._read = federation.server._read, self.fuzz_server
+        self.tried: Counter[str] = Counter()
+
+    def fuzz_client(self, client: int, request: bytes) -> bytes:
+        clients, pool = self.federation.clients, [request]
+        pool += [data for _, data in self.federation.requests[-20:]]
+        before = copy.deepcopy(clients[client])
+        for _ in range(self.each):
+            bad = mutated(request, pool, self.rng)
+            try:
+                clients[client].handle(bad)
+            except LpgcnError:
+                self.tried["refused by a client"] += 1
+            else:
+                self.tried["answered by a client"] += 1
+                clients[client] = copy.deepcopy(before)
+        clients[client] = before
+        return self.deliver(client, request)
+
+    def fuzz_server(self, client: int, data: bytes, asked: m.Header, kind: Any) -> Any:
+        pool = [data, *(reply for _, reply in self.federation.replies[-20:])]
+        for _ in range(self.each):
+            try:
+                self.read(client, mutated(data, pool, self.rng), asked, kind)
+                self.tried["read by the server"] += 1
+            except LpgcnError:
+                self.tried["refused by the server"] += 1
+        return self.read(client, data, asked, kind)
+
+
+def fuzz(federation_of: Make, split_of: Make, each: int) -> Counter[str]:
+    tried: Counter[str] = Counter()
+    for model in ("lightgcn", "lightgcn+"):
+        for suite in ("sealed", "paper"):
+            split = split_of(TRAIN, 4, 9, HELD_OUT)
+            federation = federation_of(split, TINY.changed(model=model, suite=suite))
+            fuzzed = Fuzzed(federation, each, random.Random(f"{model} {suite}"))
+            federation.train(2)
+            federation.server.measure("valid")
+            federation.server.take_loss()
+            tried += fuzzed.tried
+    return tried
+
+
+@pytest.fixture
+def copied_ciphers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of a client share its ciphers, which have no state."""
+    for kind in (AESGCM, AES256, X25519PrivateKey, type(X25519PrivateKey.generate())):
+        monkeypatch.setitem(copyreg.dispatch_table, kind, lambda cipher: "the same")
+
+
+@huge_numbers
+@pytest.mark.usefixtures("copied_ciphers")
+def test_mutated_messages_are_answered_or_refused(federation_of: Make, split_of: Make) -> None:
+    tried = fuzz(federation_of, split_of, each=5)
+    assert tried.total() > 3_000, tried
+    assert tried["refused by a client"] > 1_000
+
+
+@huge_numbers
+@pytest.mark.slow
+@pytest.mark.usefixtures("copied_ciphers")
+def test_a_hundred_thousand_mutated_messages_are_answered_or_refused(
+    federation_of: Make, split_of: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tried = fuzz(federation_of, split_of, each=150)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    with capsys.disabled():
+        print(f"\n{tried.total():,} mutated messages: {dict(tried)}, {grown:,} kB")  # noqa: T201
+    assert tried.total() >= 100_000
+    assert grown < MOST_MEMORY
+
+
+def one_bad_reply(federation: Any, rng: random.Random) -> bool:
+    """Train with one mutated reply somewhere; whether the server went on."""
+    deliver, at = federation.deliver, rng.randrange(70)
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        reply: bytes = deliver(client, request)
+        if len(federation.replies) != at:
+            return reply
+        message = m.decode(reply, m.REPLIES, limit=1 << 20)
+        names = [name for name in message.__struct_fields__[:-1] if getattr(message, name)]
+        if not names or rng.random() < 0.2:
+            return mutated(reply, [reply], rng)
+        name = rng.choice(names)
+        field = mutated(getattr(message, name), [reply], rng)
+        return m.encode(msgspec.structs.replace(message, **{name: field}))
+
+    federation.deliver = disturbed
+    try:
+        federation.train(1)
+    except LpgcnError:
+        return False
+    return True
+
+
+def bad_replies(federation_of: Make, split_of: Make, runs: int) -> None:
+    rng, split, went_on = random.Random(8), split_of(TRAIN, 4, 9, HELD_OUT), 0
+    for run in range(runs):
+        config = TINY.changed(
+            model=("lightgcn", "lightgcn+")[run % 2], suite=("sealed", "paper")[run % 3 % 2]
+        )
+        went_on += one_bad_reply(federation_of(split, config), rng)
+    assert went_on < runs
+
+
+@huge_numbers
+def test_a_mutated_reply_goes_as_far_as_a_typed_error(federation_of: Make, split_of: Make) -> None:
+    bad_replies(federation_of, split_of, runs=60)
+
+
+@huge_numbers
+@pytest.mark.slow
+def test_a_thousand_mutated_replies_go_as_far_as_typed_errors(
+    federation_of: Make, split_of: Make
+) -> None:
+    bad_replies(federation_of, split_of, runs=1000)
