@@ -7,8 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint test-fast test-slow clean
 
 demo: $(READY)
-	$(BIN)/lpgcn train demo --config configs/demo.toml --out runs/demo --overwrite
-	$(BIN)/lpgcn recommend runs/demo --user user-1 -k 10
+	$(BIN)/lpgcn demo
 
 test: lint test-fast
 

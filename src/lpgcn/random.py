@@ -98,19 +98,31 @@ def bits(
 
 
 def words(
-    seed: int, purpose: Purpose, entities: Entities, step: int = 0, *, first: int = 0, count: int = 1
+    seed: int,
+    purpose: Purpose,
+    entities: Entities,
+    step: int = 0,
+    *,
+    first: int = 0,
+    count: int = 1,
 ) -> UInt64:
-    """64 random bits for draws first ≤ j < first + count of every entity: shape (entities, count)."""
+    """64 random bits for draws first ≤ j < first + count of each entity: (entities, count)."""
     halves = bits(seed, purpose, entities, step, 2 * first, 2 * count).astype(np.uint64)
     result: UInt64 = (halves[:, 0::2] << _SHIFT) | halves[:, 1::2]
     return result
 
 
 def uniform(
-    seed: int, purpose: Purpose, entities: Entities, step: int = 0, *, first: int = 0, count: int = 1
+    seed: int,
+    purpose: Purpose,
+    entities: Entities,
+    step: int = 0,
+    *,
+    first: int = 0,
+    count: int = 1,
 ) -> npt.NDArray[np.float64]:
     """Uniform numbers in [0, 1) with 32 random bits each: shape (entities, count)."""
-    return bits(seed, purpose, entities, step, first, count) * 2.0**-32
+    return bits(seed, purpose, entities, step, first, count).astype(np.float64) * 2.0**-32
 
 
 def integers(
@@ -122,7 +134,7 @@ def integers(
     *,
     draw: int = 0,
 ) -> Int64:
-    """One integer in [0, bound) for every entity, by its own bound or one for all: shape (entities,).
+    """One integer in [0, bound) for every entity, by its own bound or one for all.
 
     The high half of word · bound (Lemire 2019) with a 64-bit word split so that no product
     overflows; the bias is below bound / 2^64.

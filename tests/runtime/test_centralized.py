@@ -1,4 +1,4 @@
-"""The engine against an independent LightGCN / LightGCN+ written from the formulas with autograd."""
+"""The engine against an independent LightGCN / LightGCN+ from the formulas, with autograd."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def split_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Split:
 
 @st.composite
 def splits(draw: st.DrawFn) -> Split:
-    """Small graphs: every user has an item, item 0 has all users, item 1 only one, some have none."""
+    """Small graphs: every user has an item, item 0 has all, item 1 one, some items none."""
     n_users = draw(st.integers(1, 8))
     n_items = draw(st.integers(4, 12))
     pairs = {(user, 0) for user in range(n_users)} | {(0, 1)}
@@ -72,7 +72,9 @@ class Autograd:
         final_user = torch.stack(user_layers).mean(0)[users]
         final_item = torch.stack(item_layers).mean(0)
         margin = (final_user * (final_item[positives] - final_item[negatives])).sum(1)
-        squares = sum(rows.pow(2).sum() for rows in (user0[users], item0[positives], item0[negatives]))
+        squares = sum(
+            rows.pow(2).sum() for rows in (user0[users], item0[positives], item0[negatives])
+        )
         loss = (
             -torch.nn.functional.logsigmoid(margin).sum() + self.config.reg / 2 * squares
         ) / len(users)

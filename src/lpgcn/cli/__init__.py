@@ -10,6 +10,7 @@ import click
 
 from lpgcn import __version__
 from lpgcn.cli.data import data
+from lpgcn.cli.demo import demo
 from lpgcn.cli.evaluate import evaluate
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
@@ -18,7 +19,7 @@ from lpgcn.cli.verify import verify
 
 __all__ = ["main"]
 
-COMMANDS = (train, evaluate, recommend, verify, data)
+COMMANDS = (demo, train, evaluate, recommend, verify, data)
 
 main = Program(
     "lpgcn",

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from rich import progress as rich_progress
 
 from lpgcn.cli.terminal import console, duration, say
 from lpgcn.data import Split
+from lpgcn.protocol.messages import Phase
 from lpgcn.runtime.run_folder import EpochMetrics, Progress, Run
 from lpgcn.runtime.training import Observer
+
+_STAGES: Final = {
+    Phase.KEYS: "every client makes a key pair",
+    Phase.SHARE_KEY: "one client makes the shared key and seals it to all",
+    Phase.LIST: "clients list their items, real and virtual, as tokens",
+    Phase.CATALOGUE: "tokens of the whole catalogue",
+    Phase.PLAN: "the plan: who computes which item",
+    Phase.VERIFY: "clients tell owners, sealed, which items are real",
+    Phase.ANSWERS: "owners open the answers",
+    Phase.SUM: "the number of interactions, as a masked sum",
+}
 
 
 class ProgressDisplay(Observer):
@@ -20,12 +32,14 @@ class ProgressDisplay(Observer):
         self._out = out
         self.began = False
         """Whether there is something in the folder that can be resumed."""
+        self._stage = ""
         self._validated: EpochMetrics | None = None
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)
         self._bar = rich_progress.Progress(
             rich_progress.TextColumn("epoch {task.description}"),
             rich_progress.BarColumn(bar_width=None),
+            rich_progress.TextColumn("{task.fields[stage]}"),
             rich_progress.TextColumn("{task.fields[figures]}"),
             rich_progress.TimeRemainingColumn(compact=True),
             rich_progress.TextColumn("left"),
@@ -39,6 +53,15 @@ class ProgressDisplay(Observer):
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def stage_began(self, phase: Phase) -> None:
+        """Before the first step the stages of initialisation, then where a step is."""
+        name = phase.name.lower().replace("_", " ")
+        if self.began:
+            self._bar.update(self._task, stage=name)
+        elif self._stage != name:
+            self._stage = name
+            say(f"initialising: {_STAGES.get(phase, name)}")
 
     def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
         train, valid, test = (f"{len(part):,}" for part in split.parts.values())
@@ -57,6 +80,7 @@ class ProgressDisplay(Observer):
             total=self._epochs * steps_per_epoch,
             completed=so_far.epoch * steps_per_epoch,
             figures="",
+            stage="",
         )
 
     def step_done(self) -> None:

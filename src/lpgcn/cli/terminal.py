@@ -11,6 +11,8 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lpgcn.runtime.traffic import TrafficSummary
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
 )
@@ -83,3 +85,29 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: float) -> str:
+    """812 B, 19.8 KB, 3.1 MB: powers of 1,000, as the paper counts."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
+    """What was sent: the ledger, and the mean client beside the paper's formulation."""
+    rows = [
+        [line.stage, line.direction, line.role, f"{line.messages:,}", size(line.bytes)]
+        for line in traffic.ledger
+    ]
+    ratio = traffic.paper_up_per_step / max(traffic.up_per_step, 1)
+    return [
+        table(rows, "stage", "direction", "clients", "messages", "bytes", title="Traffic"),
+        f"Plan {traffic.planner}: {traffic.convolution_clients:,} convolution-clients, at most "
+        f"{traffic.max_load:,} neighbours each; the paper's C is {size(traffic.cost_per_client)}.",
+        f"A client uploads {size(traffic.up_per_step)} and downloads {size(traffic.down_per_step)} "
+        f"a step; in the paper's formulation {size(traffic.paper_up_per_step)} and "
+        f"{size(traffic.paper_down_per_step)}: {ratio:.1f} times the upload.",
+    ]

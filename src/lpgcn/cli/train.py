@@ -18,6 +18,7 @@ from lpgcn.cli.terminal import (
     metrics_table,
     print_json,
     show,
+    traffic_report,
 )
 from lpgcn.config import Config, parse, read_toml
 from lpgcn.runtime.source import Source
@@ -50,6 +51,13 @@ Examples:
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the bits are the same.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes for a federation's clients; the bits are the same.",
+)
 @json_option
 @field_options(Source, "Files of your own")
 @field_options(Config, "Configuration")
@@ -60,6 +68,7 @@ def train(
     resume: bool,
     overwrite: bool,
     threads: int | None,
+    workers: int,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -78,7 +87,8 @@ def train(
     else:
         raise click.UsageError("Missing argument 'DATASET'; see `lpgcn data list`.")
     out = out or _new_folder(source.dataset, config.model)
-    summary = _run(source, config, out, resume=resume, overwrite=overwrite, threads=threads)
+    options = {"resume": resume, "overwrite": overwrite, "workers": workers}
+    summary = _run(source, config, out, options, threads)
     if as_json:
         print_json({"out": str(out), **msgspec.to_builtins(summary)})
     else:
@@ -112,7 +122,7 @@ def _new_folder(dataset: str, model: str) -> Path:
 
 
 def _run(
-    source: Source, config: Config, out: Path, *, resume: bool, overwrite: bool, threads: int | None
+    source: Source, config: Config, out: Path, options: dict[str, Any], threads: int | None
 ) -> Summary:
     from lpgcn.cli.progress import ProgressDisplay
 
@@ -125,11 +135,9 @@ def _run(
         if threads:
             torch.set_num_threads(threads)
         with progress:
-            return train_run(
-                source, config, out=out, resume=resume, overwrite=overwrite, observer=progress
-            )
+            return train_run(source, config, out=out, observer=progress, **options)
     except KeyboardInterrupt:
-        if not (resume or progress.began):
+        if not (options["resume"] or progress.began):
             raise
         again = shlex.join(["lpgcn", "train", "--out", str(out), "--resume"])
         raise Stopped(f"continue with: {again}") from None
@@ -143,3 +151,5 @@ def _show(summary: Summary, out: Path) -> None:
         f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
         f"The results are in {out} (summary.json, metrics.jsonl, model/).",
     )
+    if summary.traffic is not None:
+        show(*traffic_report(summary.traffic))

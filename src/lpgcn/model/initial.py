@@ -22,7 +22,7 @@ def embedding_rows(
     deviation: float | None,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Uniform in (−b, b): b = √(6 / (table_rows + dim)), as Xavier, or √3·deviation if it is given."""
+    """Uniform in (−b, b): b = √(6 / (table_rows + dim)), as Xavier, or √3·deviation if given."""
     bound = math.sqrt(6 / (table_rows + dim)) if deviation is None else math.sqrt(3) * deviation
     # 24 bits fit a float32 mantissa, so both precisions start from the same numbers.
     unit = (bits(seed, purpose, rows, 0, 0, dim) >> 8) * 2.0**-23 - 1.0

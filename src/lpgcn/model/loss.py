@@ -1,6 +1,6 @@
 """The BPR loss of a batch and its gradients (Eq. 5), on the pairs of one client or of all.
 
-    Loss = Σ_{(u,i,j) ∈ batch} [ −ln σ(e_u·e_i − e_u·e_j) + ½λ(‖e_u^(0)‖² + ‖e_i^(0)‖² + ‖e_j^(0)‖²) ] / B
+    Loss = Σ_{(u,i,j)} [ −ln σ(e_u·e_i − e_u·e_j) + ½λ(‖e_u^(0)‖² + ‖e_i^(0)‖² + ‖e_j^(0)‖²) ] / B
 
 A sample's derivative by e_u·e_i is −σ(e_u·e_j − e_u·e_i)/B, by e_u·e_j the opposite. These numbers
 are first added up to one s_ui for each (user, item); then the loss is one more exchange:
@@ -39,9 +39,7 @@ class Pairs:
     negative: Int64
 
     @classmethod
-    def from_samples(
-        cls, users: Int64, positives: Int64, negatives: Int64, n_items: int
-    ) -> Pairs:
+    def from_samples(cls, users: Int64, positives: Int64, negatives: Int64, n_items: int) -> Pairs:
         """Samples in terms of the rows of the user and item vectors at hand."""
         keys = np.concatenate((users * n_items + positives, users * n_items + negatives))
         unique, inverse = np.unique(keys, return_inverse=True)
@@ -73,11 +71,16 @@ def pair_gradients(
     score = product.sum(1).to(torch.float64).numpy()
     margin = score[pairs.positive] - score[pairs.negative]
     slope = np.exp(-np.logaddexp(0.0, margin)) / batch_size
-    coefficient: Float64 = np.bincount(pairs.positive, -slope, len(pairs)) + np.bincount(
-        pairs.negative, slope, len(pairs)
-    )
+    coefficient = _add_up(pairs.positive, -slope, len(pairs))
+    coefficient += _add_up(pairs.negative, slope, len(pairs))
     count = np.bincount(np.concatenate((pairs.positive, pairs.negative)), minlength=len(pairs))
     return PairGradients(coefficient, count, np.logaddexp(0.0, -margin))
+
+
+def _add_up(pairs: Int64, values: Float64, count: int) -> Float64:
+    """The sum of the values of each pair, in the order of the samples."""
+    sums: Float64 = np.bincount(pairs, values, count).astype(np.float64, copy=False)
+    return sums
 
 
 @dataclass(frozen=True)

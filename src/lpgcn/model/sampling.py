@@ -79,7 +79,7 @@ class Lists:
 
 
 def contains(keys: Int64, wanted: Int64) -> npt.NDArray[np.bool_]:
-    """Which of `wanted` are among the ascending `keys`; looked up in order, which spares the cache."""
+    """Which of `wanted` are among the ascending `keys`; looked up in order, for the cache."""
     order = np.argsort(wanted)
     place = np.empty_like(order)
     place[order] = np.searchsorted(keys, wanted[order])
@@ -147,7 +147,8 @@ class VirtualItems:
     def alpha(self, real: Int64, n_items: int) -> Int64:
         """α per user. One item stays unlisted, so that there is always a negative."""
         wanted = self.count + np.ceil(self.ratio * real).astype(np.int64)
-        return np.minimum(wanted, np.maximum(n_items - real - 1, 0))
+        capped: Int64 = np.minimum(wanted, np.maximum(n_items - real - 1, 0))
+        return capped
 
 
 def virtual_items(

@@ -1,7 +1,7 @@
 """The ledger of a federation that was not run: the same messages, measured instead of sent.
 
-Sizes follow from the rounds and from the numbers of rows, so an experiment of any size gets the exact
-traffic without a cipher. A test holds the result against a real federation's, to the byte.
+Sizes follow from the rounds and from the numbers of rows, so an experiment of any size gets the
+exact traffic without a cipher. A test holds the result against a real federation's, to the byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client: one user, only its own interactions, and the items that the server made it own.
 
-It knows no transport: bytes come in through `handle`, bytes go out. The stages are named methods, in
-the order of the protocol. Each first opens and checks everything it was given, and only then
+It knows no transport: bytes come in through `handle`, bytes go out. The stages are named methods,
+in the order of the protocol. Each first opens and checks everything it was given, and only then
 changes anything, so a bad message leaves the client as it was.
 """
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a message. Every error names it, and a message with an error changes nothing."""
+"""What can be wrong with a message. Errors name it, and such a message changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of one client, and the doors that they open: nothing else in the protocol holds a key."""
+"""The keys of one client, and the doors that they open: nothing else in the protocol has one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Keyring:
         return [seal(public, content, self._info("shared key", public)) for public in publics]
 
     def accept(self, sealed: bytes) -> int:
-        """S arrives; from it the keys for tokens and item vectors. The clients' seed is returned."""
+        """S arrives; from it the keys of tokens and item vectors. Returns the clients' seed."""
         opened = self._private.open(sealed, self._info("shared key", self.public))
         if len(opened) != SHARED_BYTES:
             raise AuthenticationError(f"a shared key of {len(opened)} bytes, not {SHARED_BYTES}")

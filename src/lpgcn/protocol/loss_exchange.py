@@ -1,4 +1,4 @@
-"""The server's part in the loss: final vectors out to the batch, gradients on to the items' owners."""
+"""The server's part in the loss: final vectors to the batch, gradients to the items' owners."""
 
 from __future__ import annotations
 
@@ -120,15 +120,11 @@ class LossExchange:
                     contacts=m.pack_numbers(
                         [
                             number
-                            for contact, (_, index, _) in zip(
-                                contacts, from_strangers, strict=True
-                            )
+                            for contact, (_, index, _) in zip(contacts, from_strangers, strict=True)
                             for number in (contact, index)
                         ]
                     ),
-                    order=m.pack_numbers(
-                        [routes.order_at(client, sender) for sender in senders]
-                    ),
+                    order=m.pack_numbers([routes.order_at(client, sender) for sender in senders]),
                     introductions=b"".join(
                         introductions[client, sender] for sender in new if sizes.introduction
                     ),

@@ -1,7 +1,7 @@
 """What the paper's own formulation would send: one gradient for every item and layer.
 
-Counted in vectors of d numbers, as Algorithms 4 to 9 name them, for one step in which the clients of
-a batch take part in the loss; without the tags, headers and framing that our ledger includes.
+Counted in vectors of d numbers, as Algorithms 4 to 9 name them, for one step in which the clients
+of a batch take part in the loss; without the tags, headers and framing that our ledger includes.
 """
 
 from __future__ import annotations

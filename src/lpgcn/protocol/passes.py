@@ -52,7 +52,7 @@ class Passes:
         self._dtype = getattr(torch, config.dtype)
         self._sizes = Sizes.of(config)
         self.loss_total = 0
-        """The loss of this client's samples and nodes since it was last reported, in fixed point."""
+        """The loss of this client's samples and nodes since it last reported, in fixed point."""
         self.asked: list[Int64] = []
         """For each owner that asked, the uploaded items that it asked about."""
         self._said: LossMessage | None = None
@@ -299,7 +299,7 @@ class Passes:
     def update(self, message: m.Exchange, header: Header) -> m.Push:
         """Algorithm 1, lines 10–15: Adam for the client's own parameters and its items'.
 
-        LightGCN+ (Algorithm 7, line 11): the gradient of e_u^(0) goes back to the W_i it is made of.
+        LightGCN+ (Algorithm 7, line 11): the gradient of e_u^(0) returns to the W_i it is made of.
         """
         rate = _rate(message)
         self._absorb(message, Header(header.step, Phase.BACKWARD, self._config.layers - 1))

@@ -70,7 +70,7 @@ class Pushes:
 
 @dataclass(frozen=True)
 class Round:
-    """One call. `item_rows` flags entries of `routes.arriving`, `user_rows` of `routes.neighbours`."""
+    """One call. `item_rows` flags entries of `routes.arriving`, `user_rows` of `.neighbours`."""
 
     phase: Phase
     layer: int

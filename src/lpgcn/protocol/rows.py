@@ -56,7 +56,5 @@ class Clear:
     def seal(self, context: Context, messages: Sequence[bytes]) -> list[bytes]:
         return list(messages)
 
-    def open(
-        self, context: Context, keys: Sequence[int], messages: Sequence[bytes]
-    ) -> list[bytes]:
+    def open(self, context: Context, keys: Sequence[int], messages: Sequence[bytes]) -> list[bytes]:
         return list(messages)

@@ -74,6 +74,8 @@ class Server:
         self._run = secrets.token_bytes(m.RUN_BYTES)
         self._step = 0
         self.ledger = Ledger()
+        self.watch: Callable[[Phase], None] | None = None
+        """Told about every call before it is made."""
         self.total = 0
         """Σ|I_u|, the length of an epoch; of a client's own number the server learns nothing."""
 
@@ -81,6 +83,8 @@ class Server:
         self, header: Header, requests: Iterable[tuple[int, m.Message]], kind: type[M]
     ) -> dict[int, M]:
         """Send each client its message, with the header, and check every answer."""
+        if self.watch is not None:
+            self.watch(Phase(header.phase))
         encoded = {
             client: m.encode(
                 msgspec.structs.replace(message, header=m.encode_header(self._run, header, client))
@@ -136,6 +140,11 @@ class Server:
         self._listed_keys = np.sort(keys)
         self._loss_exchange = LossExchange(self.routes, self._sizes, publics)
         self.total = round(self._sum(Phase.SUM, 0, 1)[0])
+        if not 0 < self.total <= len(keys):
+            raise MalformedMessageError(
+                f"the clients' numbers of items add up to {self.total}, expected 1 to {len(keys)}, "
+                "which is how many they listed"
+            )
 
     def _collect_keys(self) -> list[bytes]:
         """Algorithm 2, lines 1–7: u_c makes S and seals it to everybody."""
@@ -155,7 +164,7 @@ class Server:
         return publics
 
     def _collect_lists(self) -> list[Int64]:
-        """Lines 8–14 and Algorithm 3, line 1: tokens, known from now on by their catalogue place."""
+        """Lines 8–14 and Algorithm 3, line 1: tokens, from now on known by their place."""
         requests = [
             (u, m.SealedKey(header=b"", sealed=sealed))
             for u, sealed in enumerate(self._sealed_keys)

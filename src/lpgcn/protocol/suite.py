@@ -1,7 +1,7 @@
 """Suites: one table from the kind of a row to the key that protects it.
 
-Nothing else in the protocol asks which suite runs. A `Door` turns plain rows into rows that travel and
-back; `Clear` leaves them as they are.
+Nothing else in the protocol asks which suite runs. What a suite does not protect goes
+through `rows.Clear`, everything else through the channels of `crypto`.
 """
 
 from __future__ import annotations

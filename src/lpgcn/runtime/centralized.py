@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, evaluate
-from lpgcn import fixed_point
 from lpgcn.model.adam import Adam
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
@@ -163,7 +163,9 @@ class Centralized:
         )
         self._loss_total += fixed_point.total(found.loss)
         for nodes, loss in ((self._users, at_users), (self._items, at_items)):
-            self._loss_total += fixed_point.total(reg * nodes.begin_gradient(loss, reg / batch.size))
+            self._loss_total += fixed_point.total(
+                reg * nodes.begin_gradient(loss, reg / batch.size)
+            )
 
     def _backward(self) -> dict[str, Tensor]:
         """Algorithm 6: L exchanges, then [half exchange]; the gradients of all parameters."""

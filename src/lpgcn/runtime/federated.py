@@ -6,7 +6,7 @@ parameters with a data centre's. The parties themselves see nothing but their ow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import torch
@@ -17,6 +17,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import METRICS, Evaluation
 from lpgcn.protocol.ledger import Ledger
+from lpgcn.protocol.messages import Phase
 from lpgcn.protocol.server import Planner, Server
 from lpgcn.runtime.engine import Part, Vectors
 from lpgcn.runtime.inprocess import Calls, Host, InProcess, profiles
@@ -27,15 +28,21 @@ from lpgcn.runtime.workers import Workers
 class Federated:
     """A server and one client for every user."""
 
-    def __init__(self, split: Split, config: Config, planner: Planner, workers: int = 1) -> None:
+    def __init__(
+        self,
+        split: Split,
+        config: Config,
+        planner: Planner,
+        workers: int = 1,
+        watch: Callable[[Phase], None] | None = None,
+    ) -> None:
         self._split, self._config = split, config
         self._steps = 0
         started = profiles(split, config)
         self._host: Host = InProcess(dict(started)) if workers == 1 else Workers(started, workers)
         try:
-            self.server = Server(
-                config, split.n_users, split.n_items, planner, Calls(self._host)
-            )
+            self.server = Server(config, split.n_users, split.n_items, planner, Calls(self._host))
+            self.server.watch = watch
             self.server.initialise()
         except BaseException:
             self._host.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
@@ -10,8 +9,8 @@ from lpgcn.model.sampling import places
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.rounds import Batch
+from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.server import Planner, draw_batch, key_client
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Part
@@ -28,12 +27,8 @@ class Simulated(Centralized):
         self._listed_keys = by_place.keys()
         graph = TokenGraph(by_place.offsets, by_place.items, split.n_items)
         self.plan = planner(graph)
-        self.routes = Routes(
-            [by_place.of(user) for user in range(split.n_users)], self.plan.owner
-        )
-        self._accounting = Accounting(
-            self.routes, config, key_client(config.seed, split.n_users)
-        )
+        self.routes = Routes([by_place.of(user) for user in range(split.n_users)], self.plan.owner)
+        self._accounting = Accounting(self.routes, config, key_client(config.seed, split.n_users))
         self._accounting.initialise()
         self._steps = 0
 

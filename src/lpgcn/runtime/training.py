@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,12 @@ from lpgcn import __version__
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.protocol.messages import Phase
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Engine
 from lpgcn.runtime.federated import Federated
 from lpgcn.runtime.memory import keep_freed_memory
+from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.recommender import FORMAT, ModelCard, Recommender
 from lpgcn.runtime.run_folder import (
     Checkpoint,
@@ -26,7 +29,6 @@ from lpgcn.runtime.run_folder import (
     RunFolderError,
     Summary,
 )
-from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.simulated import Simulated
 from lpgcn.runtime.source import Source, SourceError
 
@@ -40,19 +42,30 @@ class Observer:
     def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
         """A run begins, or goes on after what was done so far."""
 
+    def stage_began(self, phase: Phase) -> None:
+        """A federation's server calls its clients."""
+
     def step_done(self) -> None: ...
 
     def epoch_done(self, metrics: EpochMetrics) -> None: ...
 
+    def run_ended(self, engine: Engine) -> None:
+        """The engine has the best parameters, and is still there."""
 
-def engine_for(split: Split, config: Config, workers: int = 1) -> Engine:
+
+def engine_for(
+    split: Split,
+    config: Config,
+    workers: int = 1,
+    watch: Callable[[Phase], None] | None = None,
+) -> Engine:
     """The way to run that the configuration asks for."""
     if config.mode == "centralized":
         return Centralized(split, config)
     planner = planner_for(config)
     if config.mode == "simulated":
         return Simulated(split, config, planner)
-    return Federated(split, config, planner, workers)
+    return Federated(split, config, planner, workers, watch)
 
 
 def train(
@@ -84,9 +97,10 @@ def train(
         if summary := folder.summary():
             return summary
     keep_freed_memory()
-    engine = engine_for(split, config, workers)
+    observer = observer or Observer()
+    engine = engine_for(split, config, workers, observer.stage_began)
     try:
-        return _Training(folder, run, split, engine, observer or Observer()).finish()
+        return _Training(folder, run, split, engine, observer).finish()
     finally:
         engine.close()
 
@@ -205,4 +219,5 @@ class _Training:
             traffic=engine.traffic(),
         )
         self._folder.write_summary(summary)
+        self._observer.run_ended(engine)
         return summary

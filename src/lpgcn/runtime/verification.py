@@ -1,4 +1,4 @@
-"""Losslessness, shown: the ways to run side by side, and the largest difference of anything (RQ1)."""
+"""Losslessness, shown: the ways to run side by side, and the largest difference (RQ1)."""
 
 from __future__ import annotations
 
