@@ -15,6 +15,7 @@ from lpgcn.data import Ids, Interactions, Split
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import Client
 from lpgcn.protocol.server import Server
+from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.inprocess import profiles
 
 Pairs = list[tuple[int, int]]
@@ -28,13 +29,18 @@ class Federation:
     split: Split
     config: Config
     planner: Planner | None = None
+    witness: Witness | None = None
     requests: list[tuple[int, bytes]] = field(default_factory=list)
     replies: list[tuple[int, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.clients = [Client(profile) for _, profile in profiles(self.split, self.config)]
+        self.clients = [
+            Client(profile, self.witness) for _, profile in profiles(self.split, self.config)
+        ]
         planner = self.planner or (lambda graph: cover(graph, self.config.seed))
-        self.server = Server(self.config, self.split.n_users, self.split.n_items, planner, self)
+        self.server = Server(
+            self.config, self.split.n_users, self.split.n_items, planner, self, self.witness
+        )
 
     def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         return {client: self.deliver(client, request) for client, request in requests.items()}

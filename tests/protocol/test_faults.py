@@ -301,8 +301,7 @@ def run_with_one_changed(
     return [one for one in names if one != "header"]
 
 
-@both_suites
-@pytest.mark.parametrize("change", [longer, shorter])
+@pytest.mark.parametrize(("suite", "change"), [("sealed", shorter), ("paper", longer)])
 @pytest.mark.parametrize("phase", list(m.Phase))
 def test_the_server_refuses_replies_with_wrong_fields(
     federation_of: Make,

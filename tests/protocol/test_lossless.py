@@ -63,7 +63,7 @@ def graphs(draw: st.DrawFn) -> tuple[Pairs, int, int, Pairs]:
     return sorted(train), n_users, n_items, sorted(heldout)
 
 
-@settings(max_examples=30, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     graph=graphs(),
     model=st.sampled_from(MODELS),
