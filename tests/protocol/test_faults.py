@@ -314,3 +314,22 @@ def test_the_server_refuses_replies_with_wrong_fields(
     for name in run_with_one_changed(federation_of(split, config), phase, "", change):
         with pytest.raises(MalformedMessageError, match=r"\d"):
             run_with_one_changed(federation_of(split, config), phase, name, change)
+
+
+@pytest.mark.parametrize("change", [lambda one: one + one[:16], lambda one: one[:-16] + bytes(16)])
+def test_the_server_refuses_tokens_that_it_cannot_place(
+    federation_of: Make, split_of: Make, change: Callable[[bytes], bytes]
+) -> None:
+    """One twice, one that is not in the catalogue."""
+    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    with pytest.raises(MalformedMessageError, match="client 0 listed a token"):
+        run_with_one_changed(federation, m.Phase.LIST, "tokens", change)
+
+
+def test_numbers_that_cannot_be_a_count_are_refused(federation_of: Make, split_of: Make) -> None:
+    """A masked number that was changed is noticed in the sum, if the sum cannot be."""
+    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    with pytest.raises(MalformedMessageError, match="add up to"):
+        run_with_one_changed(
+            federation, m.Phase.SUM, "masked", lambda one: one[:7] + bytes((one[7] ^ 0x80,))
+        )

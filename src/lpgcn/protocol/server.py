@@ -174,16 +174,7 @@ class Server:
         everything = self._ask(Header(0, Phase.CATALOGUE), ask, m.Tokens)[self._key_client]
         catalogue = m.rows(everything.tokens, "tokens", count=self._n_items, width=TOKEN_BYTES)
         place_of = {row.tobytes(): place for place, row in enumerate(catalogue)}
-        try:
-            return [
-                np.array(
-                    [place_of[token] for token in m.split(lists[u].tokens, TOKEN_BYTES, "tokens")],
-                    dtype=np.int64,
-                )
-                for u in range(self._n_clients)
-            ]
-        except KeyError as error:
-            raise MalformedMessageError("a listed token is not in the catalogue") from error
+        return [_places(u, lists[u].tokens, place_of) for u in range(self._n_clients)]
 
     def _place(self, publics: Sequence[bytes]) -> None:
         """Algorithm 3, lines 7–9."""
@@ -368,6 +359,16 @@ def draw_batch(
     users = batch_users(config.seed, epoch, positions, n_clients)
     negatives = negative_places(config.seed, epoch, positions, users, listed_keys, n_items)
     return Batch(epoch, positions, users, negatives)
+
+
+def _places(client: int, tokens: bytes, place_of: Mapping[bytes, int]) -> Int64:
+    """The catalogue places of what a client listed."""
+    listed = m.split(tokens, TOKEN_BYTES, "tokens")
+    if len(set(listed)) != len(listed) or not place_of.keys() >= set(listed):
+        raise MalformedMessageError(
+            f"client {client} listed a token twice, or one that is not in the catalogue"
+        )
+    return np.array([place_of[token] for token in listed], dtype=np.int64)
 
 
 def _present(runs: Runs, client: int, flags: Bits) -> tuple[Int64, bytes]:
