@@ -126,6 +126,8 @@ class Passes:
 
         Something is sent for every listed item, so that traffic does not tell which one was used.
         """
+        if not len(self.user.real):
+            raise UnexpectedMessageError("samples for a client that has no interactions")
         pushed = Header(header.step, Phase.FINAL)
         batch_size = m.one_number(message.batch_size, "batch_size", least=1)
         epoch = m.one_number(message.epoch, "epoch")
