@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -33,8 +32,7 @@ def round_robin(graph: TokenGraph, weights, n_parts: int, seed: int):
 def quick_partition():
     """`make_plan` without starting processes: what surrounds Mt-KaHyPar, on many graphs."""
     with pytest.MonkeyPatch.context() as patch:
-        quick = partial(partition_module.partition, split=round_robin)
-        patch.setattr(planner, "partition", quick)
+        patch.setattr(partition_module, "mtkahypar", round_robin)
         yield
 
 

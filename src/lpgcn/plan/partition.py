@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.plan.graph import Int64, TokenGraph, distinct, starts
 from lpgcn.plan.local_search import Candidates, improve, repair
@@ -35,8 +34,6 @@ Split = Callable[[TokenGraph, Int64, int, int], Int64]
 
 _PROCESS: Final = Path(__file__).with_name("mtkahypar_process.py")
 _IMBALANCE: Final = 0.03
-_WEIGHT_UNIT: Final = 16
-"""Mt-KaHyPar's weights are whole numbers; a share of a load is rounded to a 16th of a client."""
 _SCOUT_LISTINGS: Final = 150_000
 """The first partition sees about so many listings; it only has to tell the weights and the size."""
 _FILLINGS: Final = (0.96, 0.9)
@@ -55,38 +52,51 @@ def partition(
     limits: Limits,
     *,
     most_parts: int,
-    n_parts: int | None,
     seed: int,
     threads: int,
     progress: Progress,
     split: Split | None = None,
 ) -> Int64:
-    """The part of every token, in at most `most_parts` parts, or in `n_parts` if that is given.
+    """The part of every token, in at most `most_parts` parts; in limits if the search found how.
 
-    The limits are kept if the search found how. Several numbers of parts are tried, in as many
-    processes at once as `threads` allows; the result does not depend on `threads`.
+    Several numbers of parts are tried, in as many processes at once as `threads` allows; the result
+    does not depend on `threads`.
     """
-    split = split or _mtkahypar
+    split = split or mtkahypar
     clients = int(np.count_nonzero(np.diff(graph.offsets)))
-    if n_parts is None and limits.max_load >= clients and limits.max_items >= graph.n_tokens:
+    if limits.max_load >= clients and limits.max_items >= graph.n_tokens:
         return np.zeros(graph.n_tokens, np.int64)
-    draws = integers(seed, Purpose.PLAN, np.arange(2), 2**31 - 1, Draw.PARTITIONER).tolist()
 
-    def searched(exponent: float, filling: float) -> int:
-        return n_parts or min(most_parts, _parts_for(graph, clients, limits, exponent, filling))
+    def n_parts(exponent: float, filling: float) -> int:
+        return min(most_parts, _parts_for(graph, clients, limits, exponent, filling))
 
     progress("partitioning a sample of the clients", 0.0)
-    first = split(_sample(graph, seed), graph.degrees, searched(_EXPONENT, _FILLINGS[0]), draws[0])
+    first = split(_sample(graph, seed), graph.degrees, n_parts(_EXPONENT, _FILLINGS[0]), seed)
     scout = refined(graph, first, limits, most_parts)
+    weights = shares(graph, scout.part_of)
     exponent = _exponent(scout, clients)
-    weights = np.rint(shares(graph, scout.part_of) * _WEIGHT_UNIT).astype(np.int64)
-    sizes = sorted({searched(exponent, filling) for filling in _FILLINGS})
+    sizes = sorted({n_parts(exponent, filling) for filling in _FILLINGS})
     progress(f"partitioning into {' and '.join(map(str, sizes))} parts", 0.15)
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(lambda size: split(graph, weights, size, draws[1]), sizes))
+        found = list(pool.map(lambda size: split(graph, weights, size, seed), sizes))
     progress("moving tokens", 0.8)
     plans = [scout, *(refined(graph, part_of, limits, most_parts) for part_of in found)]
     return min(plans, key=lambda parts: (parts.over(limits).size, parts.neighbours())).part_of
+
+
+def balanced(
+    graph: TokenGraph, n_parts: int, max_items: int, seed: int, split: Split | None = None
+) -> Int64:
+    """The part of every token, in `n_parts` parts of about the same load.
+
+    Where nothing limits the load, single moves would end with all tokens in one part; here none may
+    make a part heavier than the heaviest of the partition.
+    """
+    split = split or mtkahypar
+    first = split(_sample(graph, seed), graph.degrees, n_parts, seed)
+    second = split(graph, shares(graph, first), n_parts, seed)
+    heaviest = Parts(graph, second, n_parts, np.zeros(graph.n_tokens, np.bool_)).loads().max()
+    return refined(graph, second, Limits(int(heaviest), max_items), n_parts).part_of
 
 
 def refined(graph: TokenGraph, part_of: Int64, limits: Limits, most_parts: int) -> Parts:
@@ -104,12 +114,15 @@ def refined(graph: TokenGraph, part_of: Int64, limits: Limits, most_parts: int) 
             return parts
 
 
-def shares(graph: TokenGraph, part_of: Int64) -> npt.NDArray[np.float64]:
-    """What each token adds to its part's load: Σ over its clients of 1 / (their tokens there)."""
+def shares(graph: TokenGraph, part_of: Int64) -> Int64:
+    """What each token adds to its part's load: Σ over its clients of 1 / (their tokens there).
+
+    In 16ths of a client, because Mt-KaHyPar's weights are whole numbers.
+    """
     keys = graph.clients * (part_of.max(initial=0) + 1) + part_of[graph.tokens]
     pairs, counts = distinct(keys)
     each = 1.0 / counts[np.searchsorted(pairs, keys)]
-    return np.bincount(graph.tokens, each, graph.n_tokens).astype(np.float64)
+    return np.rint(16 * np.bincount(graph.tokens, each, graph.n_tokens)).astype(np.int64)
 
 
 def _parts_for(
@@ -140,10 +153,11 @@ def _sample(graph: TokenGraph, seed: int) -> TokenGraph:
     )
 
 
-def _mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> Int64:
+def mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> Int64:
     """One run of Mt-KaHyPar in a process of its own. Clients with one token are never cut."""
     if n_parts == 1:
         return np.zeros(graph.n_tokens, np.int64)
+    draw = int(integers(seed, Purpose.PLAN, [0], 2**31 - 1, Draw.PARTITIONER)[0])
     degrees = np.diff(graph.offsets)
     cut = degrees > 1
     with tempfile.TemporaryDirectory(prefix="lpgcn-plan-") as folder:
@@ -154,7 +168,7 @@ def _mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> In
             weights=np.maximum(weights, 1),
             n_parts=n_parts,
             imbalance=_IMBALANCE,
-            seed=seed,
+            seed=draw,
         )
         command = [sys.executable, "-P", str(_PROCESS), folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

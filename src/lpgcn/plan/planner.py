@@ -18,7 +18,7 @@ from lpgcn.plan.options import (
     PlanOptions,
     Progress,
 )
-from lpgcn.plan.partition import installed, partition
+from lpgcn.plan.partition import balanced, installed, partition
 from lpgcn.plan.parts import Limits
 from lpgcn.random import Purpose, permutation
 
@@ -114,15 +114,17 @@ def _partitioned(
     """Parts given to allowed clients at random."""
     allowed = allowed_clients(graph, options.never_convolve)
     most_parts = min(allowed.size, options.convolution_clients or allowed.size)
-    part_of = partition(
-        graph,
-        limits,
-        most_parts=most_parts,
-        n_parts=most_parts if options.convolution_clients and options.max_load is None else None,
-        seed=seed,
-        threads=options.threads,
-        progress=report,
-    )
+    if options.convolution_clients is not None and options.max_load is None:
+        part_of = balanced(graph, most_parts, limits.max_items, seed)
+    else:
+        part_of = partition(
+            graph,
+            limits,
+            most_parts=most_parts,
+            seed=seed,
+            threads=options.threads,
+            progress=report,
+        )
     owners = allowed[permutation(seed, Purpose.PLAN, allowed.size, Draw.PART_OWNER)]
     used, part = np.unique(part_of, return_inverse=True)
     return owners[: used.size][part]

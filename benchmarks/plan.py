@@ -1,0 +1,105 @@
+"""Traffic and load of the three planners on Gowalla and Yelp2018, and what virtual items change.
+
+    LPGCN_DATA=… python benchmarks/plan.py [--planners greedy partition]
+        [--virtual-planners greedy partition] [--datasets gowalla yelp2018] [--seed 0]
+
+C is the paper's (d = 64, 4 bytes, L = 4 on Gowalla and 3 on Yelp2018); the ratio is to `cover` on
+the same graph, at a load no higher than that of `cover`'s heaviest client. "wall" is waiting time;
+"cpu" is the time of all processors together, which a busy machine changes less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from typing import get_args
+
+import numpy as np
+
+from lpgcn.data import load
+from lpgcn.model.sampling import Lists, VirtualItems, virtual_items
+from lpgcn.plan import PlanCost, PlannerName, PlanOptions, TokenGraph, cost, make_plan
+
+LAYERS = {"gowalla": 4, "yelp2018": 3}
+TARGETS = {
+    ("gowalla", "greedy"): 0.68,
+    ("yelp2018", "greedy"): 0.64,
+    ("gowalla", "partition"): 0.39,
+    ("yelp2018", "partition"): 0.45,
+}
+VIRTUAL = {
+    "10 uniform": VirtualItems(count=10),
+    "10 popularity": VirtualItems(count=10, draw="popularity"),
+    "|I_u| uniform": VirtualItems(ratio=1.0),
+    "|I_u| popularity": VirtualItems(ratio=1.0, draw="popularity"),
+}
+HEADER = (
+    f"{'data set':9} {'virtual items':17} {'planner':10} {'k':>6} {'k %':>6} {'C KB':>7} "
+    f"{'ratio':>6} {'R':>6} {'load mean':>10} {'95 %':>7} {'max':>6} {'items':>7} {'wall s':>7} "
+    f"{'cpu s':>7}"
+)
+
+
+def processor_seconds() -> float:
+    own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def run(
+    dataset: str, virtual: str, graph: TokenGraph, planners: list[PlannerName], seed: int
+) -> dict[str, float]:
+    """Print a line per planner; the ratios of their traffic to the first one's."""
+    costs: list[PlanCost] = []
+    for planner in planners:
+        wall, cpu = time.perf_counter(), processor_seconds()
+        plan = make_plan(graph, PlanOptions(planner=planner), seed)
+        wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
+        found = cost(graph, plan, layers=LAYERS[dataset])
+        costs.append(found)
+        print(
+            f"{dataset:9} {virtual:17} {planner:10} {found.convolution_clients:6d} "
+            f"{100 * found.share:6.2f} {found.kilobytes:7.2f} "
+            f"{found.neighbours / costs[0].neighbours:6.3f} {found.utilization:6.2f} "
+            f"{found.load_mean:10.1f} {found.load_95:7.0f} {found.load_max:6d} "
+            f"{found.items_max:7d} {wall:7.1f} {cpu:7.1f}",
+            flush=True,
+        )
+        assert found.load_max <= costs[0].load_max
+    return {
+        found: c.neighbours / costs[0].neighbours for found, c in zip(planners, costs, strict=True)
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    names = [name for name in get_args(PlannerName) if name not in {"auto", "cover"}]
+    parser.add_argument("--planners", nargs="*", choices=names, default=names)
+    parser.add_argument("--virtual-planners", nargs="*", choices=names, default=names)
+    parser.add_argument("--datasets", nargs="+", choices=list(LAYERS), default=list(LAYERS))
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    print(HEADER)
+    verdicts = []
+    for dataset in arguments.datasets:
+        train = load(dataset).train
+        real = Lists.from_pairs(train.users, train.items, train.n_users, train.n_items)
+        graph = TokenGraph(real.offsets, real.items, real.n_items)
+        ratios = run(dataset, "none", graph, ["cover", *arguments.planners], arguments.seed)
+        verdicts += [
+            f"{dataset}: {planner} / cover = {ratio:.3f}, target {TARGETS[dataset, planner]}"
+            for planner, ratio in ratios.items()
+            if planner != "cover"
+        ]
+        popularity = graph.degrees.astype(np.float64)
+        for name, how in VIRTUAL.items():
+            users = np.arange(real.n_users)
+            drawn = virtual_items(arguments.seed, users, real, how, popularity)
+            listed = real.union(drawn)
+            graph = TokenGraph(listed.offsets, listed.items, listed.n_items)
+            run(dataset, name, graph, ["cover", *arguments.virtual_planners], arguments.seed)
+    print(*verdicts, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
