@@ -15,6 +15,7 @@ def main() -> None:
     parser.add_argument("datasets", nargs="*", default=["ml-100k", "gowalla"])
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--planner", default="cover")
     options = parser.parse_args()
     print(f"d=64, L={options.layers}, batch 2048, suite sealed; KB of 1,000 bytes, mean client")
     print(f"{'data':9} {'model':10} {'α':>5} {'k':>6} {'up':>8} {'paper':>8} {'ratio':>6}"
@@ -23,8 +24,13 @@ def main() -> None:
         split = load(name)
         for model in ("lightgcn", "lightgcn+"):
             for alpha in ("0", "10", "1.0x"):
-                config = Config(model=model, layers=options.layers, virtual_items=alpha)
-                engine = Simulated(split, config, planner_for(config))
+                config = Config(
+                    model=model,
+                    layers=options.layers,
+                    virtual_items=alpha,
+                    planner=options.planner,
+                )
+                engine = Simulated(split, config, planner_for(split, config))
                 for step in range(options.steps):
                     engine.step(0, step, 1e-3)
                 t = engine.traffic()

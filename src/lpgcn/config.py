@@ -24,6 +24,8 @@ Mode = Literal["centralized", "simulated", "federated"]
 Model = Literal["lightgcn", "lightgcn+"]
 Schedule = Literal["constant", "cosine"]
 Suite = Literal["sealed", "paper"]
+Planner = Literal["auto", "cover", "greedy", "partition"]
+Count = Annotated[int, Meta(ge=1)]
 Dtype = Literal["float32", "float64"]
 Mask = Literal["train", "train+valid"]
 VirtualDraw = Literal["uniform", "popularity"]
@@ -69,6 +71,27 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     virtual_draw: Annotated[VirtualDraw, Meta(description="How virtual items are drawn.")] = (
         "uniform"
     )
+    planner: Annotated[
+        Planner,
+        Meta(description="Who computes which item; auto: partition if installed, else greedy."),
+    ] = "auto"
+    max_load: Annotated[
+        str,
+        Meta(
+            description="Most neighbours of a convolution-client: a number, none, or auto: no more "
+            "than the paper's own plan gives its heaviest client."
+        ),
+    ] = "auto"
+    max_items_per_client: Annotated[
+        Count | None, Meta(description="Most items that one client computes.")
+    ] = None
+    convolution_clients: Annotated[
+        Count | None, Meta(description="Most convolution-clients k.")
+    ] = None
+    never_convolve: Annotated[
+        str | None,
+        Meta(description="A file of user ids, one a line, that compute nothing for others."),
+    ] = None
     at: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...],
         Meta(min_length=1, description="K of the metrics @K."),
@@ -82,6 +105,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("lr", "reg", "init_deviation"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected a finite number")
+        self.load_limit  # noqa: B018
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
 
     @property
@@ -98,6 +122,18 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 "multiple of the number of a user's own items such as 1.0x"
             )
         return count, ratio
+
+    @property
+    def load_limit(self) -> int | Literal["auto"] | None:
+        """`max_load` as a number, "auto", or None for no limit."""
+        text = self.max_load.strip()
+        if text == "auto":
+            return "auto"
+        if text == "none":
+            return None
+        if not (text.isascii() and text.isdecimal()):
+            raise ConfigError(f"max-load is {text!r}; expected a number, auto, or none")
+        return int(text)
 
     @property
     def cutoffs(self) -> tuple[int, ...]:

@@ -42,10 +42,11 @@ def test_both_ledgers_are_equal(
         virtual_items=virtual_items,
         dim=8,
         batch_size=16,
+        planner="cover",
     )
     engines = [
-        Federated(split, config, planner_for(config)),
-        Simulated(split, config, planner_for(config)),
+        Federated(split, config, planner_for(split, config)),
+        Simulated(split, config, planner_for(split, config)),
     ]
     for engine in engines:
         for step in range(3):

@@ -61,7 +61,9 @@ class Samples:
             train.item_degrees.astype(np.float64),
         )
         listed = self.real.union(self.virtual)
-        self._listed_keys = listed.renumbered(places(self.catalogue)).keys()
+        self.listed_places = listed.renumbered(places(self.catalogue))
+        """What each user lists, real or virtual, by place in the catalogue."""
+        self._listed_keys = self.listed_places.keys()
 
     @property
     def steps(self) -> int:

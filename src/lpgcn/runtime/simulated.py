@@ -5,14 +5,14 @@ from __future__ import annotations
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
-from lpgcn.model.sampling import places
+from lpgcn.model.sampling import Lists
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.rounds import Batch
 from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.server import Planner, draw_batch, key_client
-from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.centralized import Centralized, Samples
 from lpgcn.runtime.engine import Part
 from lpgcn.runtime.traffic import TrafficSummary, summarise
 
@@ -22,11 +22,9 @@ class Simulated(Centralized):
 
     def __init__(self, split: Split, config: Config, planner: Planner) -> None:
         super().__init__(split, config)
-        listed = self.samples.real.union(self.samples.virtual)
-        by_place = listed.renumbered(places(self.samples.catalogue))
+        by_place = self.samples.listed_places
         self._listed_keys = by_place.keys()
-        graph = TokenGraph(by_place.offsets, by_place.items, split.n_items)
-        self.plan = planner(graph)
+        self.plan = planner(_graph(by_place))
         self.routes = Routes([by_place.of(user) for user in range(split.n_users)], self.plan.owner)
         self._accounting = Accounting(self.routes, config, key_client(config.seed, split.n_users))
         self._accounting.initialise()
@@ -60,3 +58,12 @@ class Simulated(Centralized):
     def measure(self, part: Part) -> Evaluation:
         self._accounting.measure()
         return super().measure(part)
+
+
+def token_graph(split: Split, config: Config) -> TokenGraph:
+    """What the server of this federation would see: who listed what, real or virtual."""
+    return _graph(Samples(split.train, config).listed_places)
+
+
+def _graph(listed: Lists) -> TokenGraph:
+    return TokenGraph(listed.offsets, listed.items, listed.n_items)

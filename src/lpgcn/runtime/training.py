@@ -62,7 +62,7 @@ def engine_for(
     """The way to run that the configuration asks for."""
     if config.mode == "centralized":
         return Centralized(split, config)
-    planner = planner_for(config)
+    planner = planner_for(split, config)
     if config.mode == "simulated":
         return Simulated(split, config, planner)
     return Federated(split, config, planner, workers, watch)

@@ -50,11 +50,11 @@ def verify(
     for model, alpha in itertools.product(models, virtual_items):
         chosen = config.changed(model=model, virtual_items=alpha, at=sorted({*config.at, 5}))
         expected = list(_measured(Centralized(split, chosen), chosen, epochs))
-        simulated = Simulated(split, chosen, planner_for(chosen))
+        simulated = Simulated(split, chosen, planner_for(split, chosen))
         yield from _compare(simulated, chosen, "simulated", expected)
         for suite in suites:
             sealed = chosen.changed(suite=suite)
-            federated = Federated(split, sealed, planner_for(sealed), workers)
+            federated = Federated(split, sealed, planner_for(split, sealed), workers)
             try:
                 yield from _compare(federated, sealed, f"federated {suite}", expected)
             finally:
