@@ -149,7 +149,7 @@ class Spy:
 def spied(monkeypatch: pytest.MonkeyPatch) -> list[Spy]:
     spies: list[Spy] = []
 
-    def make(split: Any, config: Config) -> Spy:
+    def make(split: Any, config: Config, *_: Any) -> Spy:
         spies.append(Spy(Centralized(split, config)))
         return spies[-1]
 

@@ -58,6 +58,11 @@ Examples:
     show_default=True,
     help="Processes for a federation's clients; the bits are the same.",
 )
+@click.option(
+    "--transcript",
+    type=click.Path(path_type=Path),
+    help="Write everything that each party of a federation receives to this file.",
+)
 @json_option
 @field_options(Source, "Files of your own")
 @field_options(Config, "Configuration")
@@ -69,6 +74,7 @@ def train(
     overwrite: bool,
     threads: int | None,
     workers: int,
+    transcript: Path | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -87,7 +93,12 @@ def train(
     else:
         raise click.UsageError("Missing argument 'DATASET'; see `lpgcn data list`.")
     out = out or _new_folder(source.dataset, config.model)
-    options = {"resume": resume, "overwrite": overwrite, "workers": workers}
+    options = {
+        "resume": resume,
+        "overwrite": overwrite,
+        "workers": workers,
+        "transcript": transcript,
+    }
     summary = _run(source, config, out, options, threads)
     if as_json:
         print_json({"out": str(out), **msgspec.to_builtins(summary)})

@@ -19,6 +19,7 @@ from lpgcn.evaluation import METRICS, Evaluation
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.messages import Phase
 from lpgcn.protocol.server import Planner, Server
+from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engine import Part, Vectors
 from lpgcn.runtime.inprocess import Calls, Host, InProcess, profiles
 from lpgcn.runtime.traffic import TrafficSummary, summarise
@@ -35,13 +36,18 @@ class Federated:
         planner: Planner,
         workers: int = 1,
         watch: Callable[[Phase], None] | None = None,
+        witness: Witness | None = None,
     ) -> None:
+        """`witness` is told all that a party receives; then all of them are in this process."""
         self._split, self._config = split, config
         self._steps = 0
         started = profiles(split, config)
-        self._host: Host = InProcess(dict(started)) if workers == 1 else Workers(started, workers)
+        alone = workers == 1 or witness is not None
+        self._host: Host = InProcess(dict(started), witness) if alone else Workers(started, workers)
         try:
-            self.server = Server(config, split.n_users, split.n_items, planner, Calls(self._host))
+            self.server = Server(
+                config, split.n_users, split.n_items, planner, Calls(self._host), witness
+            )
             self.server.watch = watch
             self.server.initialise()
         except BaseException:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.protocol.client import Client, Profile
+from lpgcn.protocol.transcript import Witness
 
 
 class Host(Protocol):
@@ -27,8 +28,8 @@ class Host(Protocol):
 class InProcess:
     """All clients in this process."""
 
-    def __init__(self, profiles: Mapping[int, bytes]) -> None:
-        self.clients = {index: Client(profile) for index, profile in profiles.items()}
+    def __init__(self, profiles: Mapping[int, bytes], witness: Witness | None = None) -> None:
+        self.clients = {index: Client(profile, witness) for index, profile in profiles.items()}
 
     def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
         return {

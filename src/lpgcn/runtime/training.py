@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.messages import Phase
+from lpgcn.protocol.transcript import Transcript, Witness
 from lpgcn.runtime.centralized import Centralized
 from lpgcn.runtime.engine import Engine
 from lpgcn.runtime.federated import Federated
@@ -58,6 +60,7 @@ def engine_for(
     config: Config,
     workers: int = 1,
     watch: Callable[[Phase], None] | None = None,
+    witness: Witness | None = None,
 ) -> Engine:
     """The way to run that the configuration asks for."""
     if config.mode == "centralized":
@@ -65,7 +68,7 @@ def engine_for(
     planner = planner_for(split, config)
     if config.mode == "simulated":
         return Simulated(split, config, planner)
-    return Federated(split, config, planner, workers, watch)
+    return Federated(split, config, planner, workers, watch, witness)
 
 
 def train(
@@ -76,14 +79,18 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     workers: int = 1,
+    transcript: Path | str | None = None,
     observer: Observer | None = None,
 ) -> Summary:
     """Train, validate, test once, and save everything in the folder `out`.
 
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
     and ends in the same bits as if it had never been interrupted. A finished run is left as it is.
-    `workers` is the number of processes over which a federation's clients are spread.
+    `workers` is the number of processes over which a federation's clients are spread. With
+    `transcript` everything that each of its parties receives is written to that file.
     """
+    if transcript and config is not None and config.mode != "federated":
+        raise SourceError(f"a transcript needs --mode federated; this is {config.mode}")
     folder = RunFolder(Path(out))
     source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
     config = config or (folder.describe().config if resume else Config())
@@ -98,11 +105,11 @@ def train(
             return summary
     keep_freed_memory()
     observer = observer or Observer()
-    engine = engine_for(split, config, workers, observer.stage_began)
-    try:
+    with ExitStack() as stack:
+        witness = stack.enter_context(Transcript(Path(transcript))) if transcript else None
+        engine = engine_for(split, config, workers, observer.stage_began, witness)
+        stack.callback(engine.close)
         return _Training(folder, run, split, engine, observer).finish()
-    finally:
-        engine.close()
 
 
 def _check_heldout(split: Split) -> None:
