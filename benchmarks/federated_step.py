@@ -55,9 +55,10 @@ def main() -> None:
     total = time.perf_counter() - began
     routes = federated.server.routes
     print(
-        f"{split.name}: {split.n_users:,} clients, d=64, L={config.layers}, batch 2048, {config.suite}, "
-        f"α = {config.virtual_items}, {config.model}, plan {federated.server.plan.planner}: "
-        f"{int(routes.is_owner.sum()):,} owners, {len(routes.neighbours.values):,} neighbours"
+        f"{split.name}: {split.n_users:,} clients, d=64, L={config.layers}, batch 2048, "
+        f"{config.suite}, α = {config.virtual_items}, {config.model}, "
+        f"plan {federated.server.plan.planner}: {int(routes.is_owner.sum()):,} owners, "
+        f"{len(routes.neighbours.values):,} neighbours"
     )
     print(f"initialisation {total - planned[0]:.2f} s, and the plan {planned[0]:.2f} s")
     central = Centralized(split, config)

@@ -22,8 +22,8 @@ UInt64 = npt.NDArray[np.uint64]
 Int64 = npt.NDArray[np.int64]
 Entities = npt.ArrayLike
 
-_MULTIPLIERS: Final = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_MULTIPLIERS: Final = np.array([[0xD2511F53], [0xCD9E8D57]], dtype=np.uint64)
+_WEYL: Final = np.array([[0x9E3779B9], [0xBB67AE85]], dtype=np.uint64)
 _ROUNDS: Final = 10
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _SHIFT: Final = np.uint64(32)
@@ -52,20 +52,17 @@ class Purpose(IntEnum):
 def philox(counter: UInt64, key: tuple[int, int]) -> UInt64:
     """Philox4x32-10 of the columns of `counter` (4, n), each below 2^32; the result has its shape.
 
-    A round is (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)).
+    A round is (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)):
+    with even = (c0, c2) and odd = (c1, c3), both multiplied at once and swapped.
     """
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
+    even, odd = counter[0::2], counter[1::2]
+    word = np.array(key, dtype=np.uint64)[:, None]
     for _ in range(_ROUNDS):
-        product0 = c0 * _MULTIPLIERS[0]
-        product1 = c2 * _MULTIPLIERS[1]
-        c0 = (product1 >> _SHIFT) ^ c1 ^ np.uint64(k0)
-        c1 = product1 & _LOW
-        c2 = (product0 >> _SHIFT) ^ c3 ^ np.uint64(k1)
-        c3 = product0 & _LOW
-        k0 = (k0 + _WEYL[0]) & 0xFFFFFFFF
-        k1 = (k1 + _WEYL[1]) & 0xFFFFFFFF
-    return np.stack((c0, c1, c2, c3))
+        swapped = (even * _MULTIPLIERS)[::-1]
+        even = (swapped >> _SHIFT) ^ (odd ^ word)
+        odd = swapped & _LOW
+        word = (word + _WEYL) & _LOW
+    return np.stack((even[0], odd[0], even[1], odd[1]))
 
 
 def bits(

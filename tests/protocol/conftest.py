@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,8 +42,8 @@ class Federation:
             self.config, self.split.n_users, self.split.n_items, planner, self, self.witness
         )
 
-    def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
-        return {client: self.deliver(client, request) for client, request in requests.items()}
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+        return {client: self.deliver(client, request) for client, request in requests}
 
     def deliver(self, client: int, request: bytes) -> bytes:
         self.requests.append((client, request))

@@ -8,7 +8,7 @@ step forward → loss → backward → update.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -52,7 +52,10 @@ MASK_REACH: Final = 3
 class Transport(Protocol):
     """Delivers a message to each of some clients and brings their answers."""
 
-    def call(self, requests: Mapping[int, bytes]) -> Mapping[int, bytes]: ...
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Mapping[int, bytes]:
+        """Each request is (client, message); they come one by one, so that the first client can
+        be at work while the message of the last is being written."""
+        ...
 
 
 class Server:
@@ -85,24 +88,29 @@ class Server:
         """Send each client its message, with the header, and check every answer."""
         if self.watch is not None:
             self.watch(Phase(header.phase))
-        encoded = {
-            client: m.encode(
-                msgspec.structs.replace(message, header=m.encode_header(self._run, header, client))
-            )
-            for client, message in requests
-        }
-        answers = self._transport.call(encoded)
-        if answers.keys() != encoded.keys():
+        sizes: dict[int, int] = {}
+        answers = self._transport.call(self._encoded(header, requests, sizes))
+        if answers.keys() != sizes.keys():
             raise MalformedMessageError(
-                f"{len(encoded)} clients were asked and {len(answers)} answered"
+                f"{len(sizes)} clients were asked and {len(answers)} answered"
             )
-        replies = {client: self._read(client, answers[client], header, kind) for client in encoded}
-        phase = Phase(header.phase)
-        for direction, sent in (("down", encoded), ("up", answers)):
-            clients = np.fromiter(sent, np.int64, len(sent))
-            sizes = np.fromiter(map(len, sent.values()), np.int64, len(sent))
-            self.ledger.add(phase, direction, clients, sizes)  # type: ignore[arg-type]
+        replies = {client: self._read(client, answers[client], header, kind) for client in sizes}
+        clients = np.fromiter(sizes, np.int64, len(sizes))
+        up = np.fromiter((len(answers[client]) for client in sizes), np.int64, len(sizes))
+        down = np.fromiter(sizes.values(), np.int64, len(sizes))
+        self.ledger.add(Phase(header.phase), "down", clients, down)
+        self.ledger.add(Phase(header.phase), "up", clients, up)
         return replies
+
+    def _encoded(
+        self, header: Header, requests: Iterable[tuple[int, m.Message]], sizes: dict[int, int]
+    ) -> Iterator[tuple[int, bytes]]:
+        """The requests as they travel; their sizes are noted."""
+        for client, message in requests:
+            place = m.encode_header(self._run, header, client)
+            data = m.encode(msgspec.structs.replace(message, header=place))
+            sizes[client] = len(data)
+            yield client, data
 
     def _read(self, client: int, data: bytes, asked: Header, kind: type[M]) -> M:
         """A client's answer to what it was asked."""

@@ -93,7 +93,7 @@ class Federated:
 
     def _tables(self, action: str) -> dict[str, Tensor]:
         """Whole tables from the rows that the parties hold, named by `Client.<action>`."""
-        everybody = dict.fromkeys(range(self._split.n_users), b"")
+        everybody = ((user, b"") for user in range(self._split.n_users))
         tables: dict[str, Tensor] = {}
         for user, data in self._host.perform(action, everybody).items():
             held = load(data)
@@ -114,7 +114,7 @@ class Federated:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         everything = save(dict(state))
-        self._host.perform("restore", dict.fromkeys(range(self._split.n_users), everything))
+        self._host.perform("restore", ((u, everything) for u in range(self._split.n_users)))
 
     def parameters(self) -> dict[str, Tensor]:
         suffix = ".parameter"
@@ -131,5 +131,5 @@ class Federated:
     def recommend(self, user: int, k: int) -> list[tuple[int, float]]:
         """On the user's own client: item indices and scores."""
         self.server.predict([user])
-        answer = self._host.perform("recommend", {user: msgspec.msgpack.encode(k)})[user]
+        answer = self._host.perform("recommend", [(user, msgspec.msgpack.encode(k))])[user]
         return msgspec.msgpack.decode(answer, type=list[tuple[int, float]])

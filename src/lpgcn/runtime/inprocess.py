@@ -14,11 +14,13 @@ from lpgcn.data import Split
 from lpgcn.protocol.client import Client, Profile
 from lpgcn.protocol.transcript import Witness
 
+Arguments = Iterable[tuple[int, bytes]]
+
 
 class Host(Protocol):
     """Somebody who runs clients. The server only ever asks for `handle`."""
 
-    def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
+    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
         """Client.<action>(argument) of each of these clients."""
         ...
 
@@ -31,10 +33,9 @@ class InProcess:
     def __init__(self, profiles: Mapping[int, bytes], witness: Witness | None = None) -> None:
         self.clients = {index: Client(profile, witness) for index, profile in profiles.items()}
 
-    def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
+    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
         return {
-            index: getattr(self.clients[index], action)(argument)
-            for index, argument in arguments.items()
+            index: getattr(self.clients[index], action)(argument) for index, argument in arguments
         }
 
     def close(self) -> None:
@@ -47,7 +48,7 @@ class Calls:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def call(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+    def call(self, requests: Arguments) -> dict[int, bytes]:
         return self._host.perform("handle", requests)
 
 

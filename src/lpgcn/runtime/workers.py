@@ -7,10 +7,13 @@ one answer to each to its standard output; a frame is its length and a MessagePa
 from __future__ import annotations
 
 import contextlib
+import gc
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from queue import SimpleQueue
+from threading import Thread
 from typing import IO, Any, Final
 
 import msgspec
@@ -19,57 +22,111 @@ from lpgcn.errors import LpgcnError
 
 _LENGTH: Final = struct.Struct("<Q")
 _START: Final = "start"
+_CLIENTS_PER_FRAME: Final = 48
+
+Frame = tuple[str, dict[int, bytes]]
+"""An action and its argument for each of some clients."""
+Answer = tuple[str, dict[int, bytes]]
+"""An error, or nothing, and what each client returned."""
 
 
 class WorkerError(LpgcnError):
     """A worker stopped, or one of its clients raised an error."""
 
 
+class Worker:
+    """One process. Two threads move frames, so that neither side waits for the other's pipe."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "lpgcn.runtime.workers"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._outbox: SimpleQueue[Frame | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Answer] = SimpleQueue()
+        self._threads = [Thread(target=move, daemon=True) for move in (self._send, self._receive)]
+        for thread in self._threads:
+            thread.start()
+
+    def post(self, frame: Frame) -> None:
+        self._outbox.put(frame)
+
+    def answer(self) -> dict[int, bytes]:
+        """The answer to the oldest frame that has none yet."""
+        error, result = self._inbox.get()
+        if error:
+            raise WorkerError(error)
+        return result
+
+    def close(self) -> None:
+        """The end of its input ends a worker."""
+        self._outbox.put(None)
+        self._process.wait()
+
+    def _send(self) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        # A worker that has stopped is noticed by who waits for its answer.
+        with contextlib.suppress(WorkerError, BrokenPipeError):
+            while (frame := self._outbox.get()) is not None:
+                _write(pipe, frame)
+            pipe.close()
+
+    def _receive(self) -> None:
+        pipe = self._process.stdout
+        assert pipe is not None
+        with pipe:
+            while True:
+                try:
+                    self._inbox.put(_read(pipe, Answer))
+                except WorkerError as error:
+                    self._inbox.put((str(error), {}))
+                    return
+
+
 class Workers:
     """A `Host` that shares its clients out among processes."""
 
     def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
-        command = [sys.executable, "-m", "lpgcn.runtime.workers"]
-        self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            for _ in range(count)
-        ]
-        everybody = list(profiles)
+        self._workers = [Worker() for _ in range(count)]
         try:
-            self.perform(_START, dict(everybody))
+            self.perform(_START, profiles)
         except BaseException:
             self.close()
             raise
 
-    def perform(self, action: str, arguments: Mapping[int, bytes]) -> dict[int, bytes]:
-        """All workers at once; the answers come in the order of the arguments."""
-        count = len(self._processes)
-        shares: list[dict[int, bytes]] = [{} for _ in range(count)]
-        for index, argument in arguments.items():
-            shares[index % count][index] = argument
-        for process, share in zip(self._processes, shares, strict=True):
-            _write(process.stdin, (action, share))
+    def perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+        """All workers at once, in frames of a few clients; answers in the order of arguments."""
+        shares: list[dict[int, bytes]] = [{} for _ in self._workers]
+        waiting = [0] * len(shares)
+        order: list[int] = []
+
+        def post(number: int) -> None:
+            self._workers[number].post((action, shares[number]))
+            shares[number] = {}
+            waiting[number] += 1
+
+        for index, argument in arguments:
+            number = index % len(shares)
+            shares[number][index] = argument
+            order.append(index)
+            if len(shares[number]) == _CLIENTS_PER_FRAME:
+                post(number)
+        for number, share in enumerate(shares):
+            if share:
+                post(number)
         answers: dict[int, bytes] = {}
-        for process in self._processes:
-            error, result = _read(process.stdout, tuple[str, dict[int, bytes]])
-            if error:
-                raise WorkerError(error)
-            answers |= result
-        return {index: answers[index] for index in arguments}
+        for worker, frames in zip(self._workers, waiting, strict=True):
+            for _ in range(frames):
+                answers |= worker.answer()
+        return {index: answers[index] for index in order}
 
     def close(self) -> None:
-        for process in self._processes:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
-            process.wait()
+        for worker in self._workers:
+            worker.close()
 
 
-def _write(pipe: IO[bytes] | None, value: Any) -> None:
+def _write(pipe: IO[bytes], value: Any) -> None:
     data = msgspec.msgpack.encode(value)
     try:
-        assert pipe is not None
         pipe.write(_LENGTH.pack(len(data)))
         pipe.write(data)
         pipe.flush()
@@ -77,8 +134,7 @@ def _write(pipe: IO[bytes] | None, value: Any) -> None:
         raise WorkerError("a worker process stopped; its output above says why") from error
 
 
-def _read(pipe: IO[bytes] | None, kind: Any) -> Any:
-    assert pipe is not None
+def _read(pipe: IO[bytes], kind: Any) -> Any:
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise WorkerError("a worker process stopped; its output above says why")
@@ -94,21 +150,24 @@ def main() -> None:
 
     torch.set_num_threads(1)
     keep_freed_memory()
+    # A client's objects live as long as the worker, and nothing here makes cycles: looking for
+    # garbage among a million live objects would only take time.
+    gc.disable()
     host = InProcess({})
     answers = sys.stdout.buffer
     # Whatever a library prints must not end up between two frames.
     sys.stdout = sys.stderr
     while True:
         try:
-            action, arguments = _read(sys.stdin.buffer, tuple[str, dict[int, bytes]])
+            action, arguments = _read(sys.stdin.buffer, tuple[str, dict[int, memoryview]])
         except WorkerError:
             return
         try:
             if action == _START:
-                host = InProcess(arguments)
+                host.clients |= InProcess(arguments).clients
                 result = dict.fromkeys(arguments, b"")
             else:
-                result = host.perform(action, arguments)
+                result = host.perform(action, arguments.items())
             _write(answers, ("", result))
         except LpgcnError as error:
             _write(answers, (f"{type(error).__name__}: {error}", {}))
