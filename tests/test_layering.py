@@ -13,7 +13,8 @@ import lpgcn
 HOUSE = Path(lpgcn.__file__).parent
 
 FLOORS = [
-    {"errors", "random", "fixed_point"},
+    {"errors"},
+    {"random", "fixed_point"},
     {"config"},
     {"data"},
     {"model"},

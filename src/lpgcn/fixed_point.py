@@ -11,11 +11,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.errors import LpgcnError
+
 ONE: Final = 1 << 32
+_LARGEST: Final = 2.0**31
+
+
+class DivergedError(LpgcnError):
+    """A number that is too large for any sum, or none at all."""
 
 
 def encode(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
     """Every value, rounded to the nearest multiple of 2^-32; negative ones wrap around."""
+    if not (np.abs(values) < _LARGEST).all():
+        raise DivergedError(
+            "a loss or a metric is not a number below 2^31: the training has diverged; lower the "
+            "learning rate, or raise the regulariser"
+        )
     return np.rint(values * ONE).astype(np.int64).astype(np.uint64)
 
 

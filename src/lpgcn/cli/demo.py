@@ -12,10 +12,10 @@ from lpgcn.cli.terminal import metrics_table, say, show, table, traffic_report
 @click.command(
     epilog="""\b
 Example:
-  lpgcn demo --out runs/demo""",
+  lpgcn demo --out runs/federated-demo""",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True
+    "--out", type=click.Path(path_type=Path), default=Path("runs/federated-demo"), show_default=True
 )
 @click.option(
     "--config",

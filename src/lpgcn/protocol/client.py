@@ -291,21 +291,10 @@ class Client:
         )
 
     def restore(self, state: bytes) -> bytes:
-        """Go on from a checkpoint: this client's own export, or whole tables."""
-        tables = load(state)
-        own_rows = {"users": torch.tensor([self._about.index])}
-        if (owner := self.passes.owner) is not None:
-            own_rows["items"] = torch.from_numpy(owner.items)
+        """Go on from a checkpoint, this client's own export."""
+        tables = load(bytes(state))
         for name, adam in self.passes.adams().items():
-            kind = "users" if name == "users" else "items"
-            values = {key: tables[f"{name}.{key}"] for key in adam.state()}
-            whole = "rows" not in tables
-            adam.restore(
-                {
-                    key: value[own_rows[kind]] if whole and value.dim() else value
-                    for key, value in values.items()
-                }
-            )
+            adam.restore({key: tables[f"{name}.{key}"] for key in adam.state()})
         return b""
 
     def vectors(self, request: bytes = b"") -> bytes:

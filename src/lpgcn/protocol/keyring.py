@@ -107,7 +107,7 @@ class Keyring:
             )
             for asker, question, flags, pair in zip(askers, questions, bits, pairs, strict=True)
         ]
-        self.contacts_out = dict(enumerate(map(Channel, pairs)))
+        self.contacts_out = _for_negatives(pairs)
         self.pairs_out: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return sealed
 
@@ -120,7 +120,7 @@ class Keyring:
         senders = [SecretKey(content[:KEY_BYTES]) for content in opened]
         pairs = [SecretKey(content[KEY_BYTES:ANSWER_KEYS]) for content in opened]
         self._neighbours = Channels(senders)
-        self.contacts_in = dict(enumerate(map(Channel, pairs)))
+        self.contacts_in = _for_negatives(pairs)
         self.pairs_in: Channels | Clear = Channels(pairs) if self.protects(Kind.LOSS) else CLEAR
         return [content[ANSWER_KEYS:] for content in opened]
 
@@ -129,7 +129,7 @@ class Keyring:
         return self._neighbours if self.protects(kind) else CLEAR
 
     # Owners of a client's negatives. The first contacts are the askers, and the neighbours, with
-    # whom a pairwise key is shared already; scalars and negatives differ in their contexts.
+    # whom a pairwise key is shared already; the key for negatives is derived from it.
 
     def introduce(self, publics: Mapping[int, bytes]) -> tuple[Contacts, list[bytes]]:
         """Fresh pairwise keys for owners that are no neighbours, and each sealed to its owner.
@@ -178,3 +178,8 @@ class Keyring:
 
     def mask(self, context: Context, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         return values if self._masks is None else values + self._masks.mask(context, len(values))
+
+
+def _for_negatives(pairs: Sequence[SecretKey]) -> Contacts:
+    """A key of its own for each purpose: scalars and negatives never share nonces."""
+    return {i: Channel(pair.derive(Label.NEGATIVES)) for i, pair in enumerate(pairs)}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TOKEN_BYTES
+from lpgcn.evaluation import METRICS
 from lpgcn.model.sampling import batch_users, negative_places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol import messages as m
@@ -330,7 +331,7 @@ class Server:
     def measure(self, part: str) -> tuple[list[float], int]:
         """Sums of the metrics over the clients that have held-out items, and how many these are."""
         replies = self._send_catalogue(range(self._n_clients), PARTS.index(part), m.Numbers)
-        *totals, count = _add(replies, 5 * len(self._config.cutoffs) + 1)
+        *totals, count = _add(replies, len(METRICS) * len(self._config.cutoffs) + 1)
         return [fixed_point.decode(total) for total in totals], round(fixed_point.decode(count))
 
     def take_loss(self) -> float:

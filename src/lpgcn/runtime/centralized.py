@@ -20,6 +20,7 @@ from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
 from lpgcn.model.nodes import Nodes
 from lpgcn.model.sampling import (
     Lists,
+    SamplingError,
     VirtualItems,
     batch_users,
     catalogue,
@@ -50,6 +51,12 @@ class Samples:
     def __init__(self, train: Interactions, config: Config) -> None:
         self._seed, self._size = config.seed, config.batch_size
         self.total = len(train)
+        if not train.user_degrees.all():
+            nobody = int(np.flatnonzero(train.user_degrees == 0)[0])
+            raise SamplingError(
+                f"user {nobody} (by index) has no training items, so no positive can be drawn; "
+                "leave such users out of the data"
+            )
         self.real = Lists(train.offsets, train.items, train.n_items)
         self.catalogue = catalogue(config.seed, train.n_items)
         count, ratio = config.alpha

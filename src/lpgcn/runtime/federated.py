@@ -16,6 +16,7 @@ from torch import Tensor
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import METRICS, Evaluation
+from lpgcn.model.sampling import catalogue
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.messages import Phase
 from lpgcn.protocol.server import Planner, Server
@@ -113,8 +114,20 @@ class Federated:
         return self._tables("export")
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        everything = save(dict(state))
-        self._host.perform("restore", ((u, everything) for u in range(self._split.n_users)))
+        """Each client gets the rows that it holds, and no others."""
+        order = catalogue(self._config.seed, self._split.n_items)
+
+        def own(user: int) -> bytes:
+            items = torch.from_numpy(order[self.server.routes.owned[user]])
+            rows = {"users": torch.tensor([user])}
+            return save(
+                {
+                    name: value[rows.get(name.partition(".")[0], items)] if value.dim() else value
+                    for name, value in state.items()
+                }
+            )
+
+        self._host.perform("restore", ((user, own(user)) for user in range(self._split.n_users)))
 
     def parameters(self) -> dict[str, Tensor]:
         suffix = ".parameter"

@@ -89,11 +89,14 @@ def train(
     `workers` is the number of processes over which a federation's clients are spread. With
     `transcript` everything that each of its parties receives is written to that file.
     """
-    if transcript and config is not None and config.mode != "federated":
-        raise SourceError(f"a transcript needs --mode federated; this is {config.mode}")
     folder = RunFolder(Path(out))
     source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
     config = config or (folder.describe().config if resume else Config())
+    if transcript and (config.mode != "federated" or workers > 1):
+        raise SourceError(
+            f"a transcript needs --mode federated and one worker, which holds all parties; this is "
+            f"{config.mode} with {workers}"
+        )
     split = source.open(config.seed)
     _check_heldout(split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
@@ -90,5 +91,5 @@ def _compare(
             loss=loss,
             recall=valid.values["recall@5"],
             ndcg=valid.values["ndcg@5"],
-            difference=max(differences),
+            difference=math.inf if any(map(math.isnan, differences)) else max(differences),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import signal
 import struct
 import subprocess
 import sys
@@ -38,7 +39,8 @@ class Worker:
     """One process. Two threads move frames, so that neither side waits for the other's pipe."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "lpgcn.runtime.workers"]
+        # -P: a module of the same name in the present folder is not what is meant.
+        command = [sys.executable, "-P", "-m", "lpgcn.runtime.workers"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._outbox: SimpleQueue[Frame | None] = SimpleQueue()
         self._inbox: SimpleQueue[Answer] = SimpleQueue()
@@ -86,6 +88,7 @@ class Workers:
     """A `Host` that shares its clients out among processes."""
 
     def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
+        self._failure: WorkerError | None = None
         self._workers = [Worker() for _ in range(count)]
         try:
             self.perform(_START, profiles)
@@ -94,7 +97,19 @@ class Workers:
             raise
 
     def perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
-        """All workers at once, in frames of a few clients; answers in the order of arguments."""
+        """All workers at once, in frames of a few clients; answers in the order of arguments.
+
+        After a failure nobody knows what the clients have done, so that every later call fails too.
+        """
+        if self._failure is not None:
+            raise WorkerError(f"a worker failed before: {self._failure}")
+        try:
+            return self._perform(action, arguments)
+        except WorkerError as error:
+            self._failure = error
+            raise
+
+    def _perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
         shares: list[dict[int, bytes]] = [{} for _ in self._workers]
         waiting = [0] * len(shares)
         order: list[int] = []
@@ -138,7 +153,11 @@ def _read(pipe: IO[bytes], kind: Any) -> Any:
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise WorkerError("a worker process stopped; its output above says why")
-    return msgspec.msgpack.decode(pipe.read(_LENGTH.unpack(head)[0]), type=kind)
+    length = _LENGTH.unpack(head)[0]
+    body = pipe.read(length)
+    if len(body) < length:
+        raise WorkerError("a worker process stopped in the middle of an answer")
+    return msgspec.msgpack.decode(body, type=kind)
 
 
 def main() -> None:
@@ -148,6 +167,8 @@ def main() -> None:
     from lpgcn.runtime.inprocess import InProcess
     from lpgcn.runtime.memory import keep_freed_memory
 
+    # Ctrl-C is for the process that started this one, which then closes the input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     keep_freed_memory()
     # A client's objects live as long as the worker, and nothing here makes cycles: looking for
@@ -162,15 +183,16 @@ def main() -> None:
             action, arguments = _read(sys.stdin.buffer, tuple[str, dict[int, memoryview]])
         except WorkerError:
             return
+        answer: Answer
         try:
             if action == _START:
                 host.clients |= InProcess(arguments).clients
-                result = dict.fromkeys(arguments, b"")
+                answer = "", dict.fromkeys(arguments, b"")
             else:
-                result = host.perform(action, arguments.items())
-            _write(answers, ("", result))
+                answer = "", host.perform(action, arguments.items())
         except LpgcnError as error:
-            _write(answers, (f"{type(error).__name__}: {error}", {}))
+            answer = f"{type(error).__name__}: {error}", {}
+        _write(answers, answer)
 
 
 if __name__ == "__main__":
