@@ -105,9 +105,10 @@ def refined(graph: TokenGraph, part_of: Int64, limits: Limits, most_parts: int) 
     anywhere = Candidates.anywhere(graph.n_tokens)
     n_parts = int(part_of.max(initial=0)) + 1
     while True:
-        n_parts = min(most_parts, n_parts + n_parts // 8 + 4)
+        n_parts = min(most_parts, n_parts + n_parts // 4 + 4)
         parts = Parts(graph, part_of, n_parts, strangers)
         fits = repair(parts, limits, anywhere)
+        part_of = parts.part_of
         if fits:
             improve(parts, limits, anywhere)
         if fits or n_parts == most_parts:
