@@ -38,7 +38,7 @@ def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
     found = json.loads(done.stdout)
     assert found["difference"] == 0
     runs = {(line["model"], line["virtual_items"], line["run"]) for line in found["epochs"]}
-    assert len(runs) == 2 * 2 * 3
+    assert len(runs) == 2 * 2 * 4
     assert len(found["epochs"]) == 2 * len(runs)
     assert picture.read_bytes().startswith(b"\x89PNG")
 

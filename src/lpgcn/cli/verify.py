@@ -67,7 +67,7 @@ def verify(
     for line in compare(split, config, epochs=config.epochs, workers=workers, **chosen):
         if not lines or (line.model, line.virtual_items, line.run) != _series(lines[-1]):
             alpha = f"α = {line.virtual_items}"
-            screen.print(f"\n{line.model}, {alpha}, {line.run} against centralized", style="bold")
+            screen.print(f"\n{line.model}, {alpha}: {line.run}", style="bold")
             screen.print("epoch      loss   Recall@5    NDCG@5   largest difference")
         lines.append(line)
         screen.print(

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.verification import Comparison
+
+_STYLES: Final = {"centralized": ("-", 7.0), "simulated": ("--", 3.0), "federated": ("o:", 2.0)}
+"""Line and width: curves that are equal lie in one another and are still all seen."""
 
 
 class PlotError(LpgcnError):
@@ -28,15 +32,21 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
     for panel, (name, label) in zip(
         panels, (("loss", "Training loss"), ("recall", "Recall@5"), ("ndcg", "NDCG@5")), strict=True
     ):
-        runs = groupby(lines, key=lambda line: (line.model, line.virtual_items, line.run))
-        for number, ((model, alpha, run), part) in enumerate(runs):
+        colours: dict[tuple[str, str], str] = {}
+        for (model, alpha, run), part in groupby(
+            lines, key=lambda line: (line.model, line.virtual_items, line.run)
+        ):
             points = list(part)
+            style, width = _STYLES[run.partition(" ")[0]]
             panel.plot(
                 [line.epoch for line in points],
                 [getattr(line, name) for line in points],
+                style,
+                color=colours.setdefault((model, alpha), f"C{len(colours)}"),
                 label=f"{model}, α={alpha}, {run}",
-                linewidth=1 + 0.9 * (12 - number % 12),
-                alpha=0.5,
+                linewidth=width,
+                markersize=1.5 * width,
+                alpha=0.6,
             )
         panel.set_xlabel("epoch")
         panel.set_title(label)

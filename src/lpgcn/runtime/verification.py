@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 import msgspec
@@ -28,7 +28,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     virtual_items: str
     run: str
-    """simulated, or federated with its suite."""
+    """centralized, simulated, or federated with its suite."""
     epoch: int
     loss: float
     recall: float
@@ -51,6 +51,7 @@ def verify(
     for model, alpha in itertools.product(models, virtual_items):
         chosen = config.changed(model=model, virtual_items=alpha, at=sorted({*config.at, 5}))
         expected = list(_measured(Centralized(split, chosen), chosen, epochs))
+        yield from _compared(expected, chosen, "centralized", expected)
         simulated = Simulated(split, chosen, planner_for(split, chosen))
         yield from _compare(simulated, chosen, "simulated", expected)
         for suite in suites:
@@ -74,7 +75,12 @@ def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measureme
 def _compare(
     engine: Engine, config: Config, run: str, expected: Sequence[Measurement]
 ) -> Iterator[Comparison]:
-    measured = _measured(engine, config, len(expected))
+    return _compared(_measured(engine, config, len(expected)), config, run, expected)
+
+
+def _compared(
+    measured: Iterable[Measurement], config: Config, run: str, expected: Sequence[Measurement]
+) -> Iterator[Comparison]:
     for epoch, ((loss, valid, parameters), other) in enumerate(
         zip(measured, expected, strict=True), 1
     ):
