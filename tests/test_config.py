@@ -43,7 +43,9 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
 def configs() -> st.SearchStrategy[Config]:
     described = inspect.type_info(Config)
     assert isinstance(described, inspect.StructType)
-    return st.builds(Config, **{field.name: values_of(field.type) for field in described.fields})
+    fields = {field.name: values_of(field.type) for field in described.fields}
+    fields["max_load"] = st.sampled_from(["auto", "none"]) | st.integers(0, 99).map(str)
+    return st.builds(Config, **fields)
 
 
 @given(configs())
@@ -101,6 +103,7 @@ def test_dashes_and_underscores_are_alike(tmp_path: Path) -> None:
         ({"virtual_items": "many"}, "virtual-items is 'many'"),
         ({"virtual_items": "-1"}, "virtual-items is '-1'"),
         ({"virtual_items": "infx"}, "virtual-items is 'infx'"),
+        ({"max_load": "heavy"}, "max-load is 'heavy'"),
     ],
 )
 def test_a_wrong_value_is_named(values: dict[str, Any], message: str) -> None:

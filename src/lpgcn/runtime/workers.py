@@ -62,6 +62,13 @@ class Worker:
         """The end of its input ends a worker."""
         self._outbox.put(None)
         self._process.wait()
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # What a worker that was killed has not read cannot be flushed.
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
 
     def _send(self) -> None:
         pipe = self._process.stdin
