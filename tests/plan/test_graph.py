@@ -3,11 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from lpgcn.plan import TokenGraph, TokenGraphError
-from lpgcn.plan.graph import distinct
 
 
 @given(...)
@@ -39,10 +36,3 @@ def test_pairs_in_any_order_and_twice_make_one_graph() -> None:
 def test_what_is_no_graph_is_refused(offsets: list[int], tokens: list[int], complaint: str) -> None:
     with pytest.raises(TokenGraphError, match=complaint):
         TokenGraph(np.array(offsets), np.array(tokens), 3)
-
-
-@given(arrays(np.int64, st.integers(0, 30), elements=st.integers(-4, 4)))
-def test_distinct_is_unique_with_counts(values: np.ndarray) -> None:
-    found, expected = distinct(values), np.unique(values, return_counts=True)
-    assert found[0].tolist() == expected[0].tolist()
-    assert found[1].tolist() == expected[1].tolist()

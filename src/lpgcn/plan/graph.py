@@ -55,7 +55,8 @@ class TokenGraph:
     @classmethod
     def from_pairs(cls, clients: Int64, tokens: Int64, *, n_clients: int, n_tokens: int) -> Self:
         """The graph of (client, token) listings in any order; copies count once."""
-        keys, _ = distinct(clients.astype(np.int64) * n_tokens + tokens)
+        # Without return_counts np.unique hashes instead of sorting, and takes 25 times as long.
+        keys, _ = np.unique(clients.astype(np.int64) * n_tokens + tokens, return_counts=True)
         degrees = np.bincount(keys // max(n_tokens, 1), minlength=n_clients)
         return cls(starts(degrees), keys % max(n_tokens, 1), n_tokens)
 
@@ -112,10 +113,3 @@ def starts(counts: npt.ArrayLike) -> Int64:
     result = np.zeros(lengths.size + 1, dtype=np.int64)
     np.cumsum(lengths, out=result[1:])
     return result
-
-
-def distinct(values: Int64) -> tuple[Int64, Int64]:
-    """The different values, rising, and how often each comes: a fifth of the time of np.unique."""
-    ordered = np.sort(values)
-    first = np.flatnonzero(np.concatenate((ordered[:1] == ordered[:1], np.diff(ordered) != 0)))
-    return ordered[first], np.diff(first, append=ordered.size)

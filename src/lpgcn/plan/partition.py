@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.plan.graph import Int64, TokenGraph, distinct, starts
+from lpgcn.plan.graph import Int64, TokenGraph, starts
 from lpgcn.plan.local_search import Candidates, improve, repair
 from lpgcn.plan.options import Draw, PlanError, Progress
 from lpgcn.plan.parts import Limits, Parts
@@ -121,7 +121,7 @@ def shares(graph: TokenGraph, part_of: Int64) -> Int64:
     In 16ths of a client, because Mt-KaHyPar's weights are whole numbers.
     """
     keys = graph.clients * (part_of.max(initial=0) + 1) + part_of[graph.tokens]
-    pairs, counts = distinct(keys)
+    pairs, counts = np.unique(keys, return_counts=True)
     each = 1.0 / counts[np.searchsorted(pairs, keys)]
     return np.rint(16 * np.bincount(graph.tokens, each, graph.n_tokens)).astype(np.int64)
 

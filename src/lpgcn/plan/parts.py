@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.plan.graph import Int64, TokenGraph, distinct, starts
+from lpgcn.plan.graph import Int64, TokenGraph, starts
 
 Mask = npt.NDArray[np.bool_]
 
@@ -55,7 +55,8 @@ class Parts:
         self.part_of = part_of.copy()
         self.n_parts = n_parts
         self.owner_lists = owner_lists
-        keys, counts = distinct(graph.clients * n_parts + part_of[graph.tokens])
+        touching = graph.clients * n_parts + part_of[graph.tokens]
+        keys, counts = np.unique(touching, return_counts=True)
         clients, parts = np.divmod(keys, n_parts)
         self._length = np.bincount(clients, minlength=graph.n_clients)
         rank = np.arange(keys.size) - starts(self._length)[clients]
