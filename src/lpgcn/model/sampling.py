@@ -161,7 +161,7 @@ def virtual_items(
     """I'_u for the clients `users`, whose real items are the rows of `real`.
 
     Draws of a user are taken in their order; those that are real or drawn before are passed over.
-    `popularity` is public: the share of each item, by item id, for draw="popularity".
+    `popularity` is public: how often each item is taken, by item id, for draw="popularity".
     """
     n_items = real.n_items
     missing = how.alpha(real.sizes, n_items)
