@@ -38,7 +38,7 @@ Step = Callable[[int], float]
 
 
 def ours(engine: Centralized, config: Config) -> Step:
-    samples_an_epoch = engine.samples.total
+    samples_an_epoch = engine.samples.batches.total
 
     def step(number: int) -> float:
         engine.step(0, number, config.lr)
@@ -49,7 +49,7 @@ def ours(engine: Centralized, config: Config) -> Step:
 
 def triples(engine: Centralized, number: int, split: Split) -> tuple[Tensor, Tensor, Tensor]:
     """Users, positives and negatives of a batch; item i is node n_users + i."""
-    pairs = engine.samples.batch(0, number).pairs
+    pairs = engine.samples.pairs(engine.samples.batches.draw(0, number))
     ids = np.concatenate((np.arange(split.n_items), engine.samples.catalogue))
     users, items = torch.from_numpy(pairs.users), torch.from_numpy(ids[pairs.items])
     return (

@@ -55,7 +55,7 @@ class Federation:
         """Initialise, then take some steps, going on to the next epoch after the last of one."""
         self.server.initialise()
         for done in range(steps):
-            epoch, step = divmod(done, self.server.steps_per_epoch)
+            epoch, step = divmod(done, self.server.batches.steps)
             self.server.step(epoch, step, self.config.lr)
 
     def state(self) -> dict[str, Tensor]:

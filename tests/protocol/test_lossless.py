@@ -34,7 +34,7 @@ def assert_same_bits(federation: Any, steps: int = 3) -> None:
     config = federation.config
     reference = Centralized(federation.split, config)
     federation.train(steps)
-    assert federation.server.steps_per_epoch == reference.steps_per_epoch
+    assert federation.server.batches.steps == reference.steps_per_epoch
     for done in range(steps):
         epoch, step = divmod(done, reference.steps_per_epoch)
         reference.step(epoch, step, config.lr)

@@ -120,7 +120,8 @@ def test_agrees_with_autograd(
     for epoch in range(STEPS):
         expected_loss = 0.0
         for step in range(engine.steps_per_epoch):
-            pairs, size = (batch := engine.samples.batch(epoch, step)).pairs, batch.size
+            batch = engine.samples.batches.draw(epoch, step)
+            pairs, size = engine.samples.pairs(batch), batch.size
             items = np.concatenate((np.arange(split.n_items), engine.samples.catalogue))
             users = torch.from_numpy(pairs.users[pairs.positive])
             expected_loss += size * oracle.step(

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TOKEN_BYTES
 from lpgcn.evaluation import METRICS
+from lpgcn.model.batches import Batch
 from lpgcn.protocol import messages as m
 from lpgcn.protocol.keyring import ANSWER_KEYS, SHARED_BYTES
 from lpgcn.protocol.ledger import Direction, Ledger
 from lpgcn.protocol.messages import Phase, encoded_size
 from lpgcn.protocol.passes import RATE
-from lpgcn.protocol.rounds import Batch, Needs, Pushes, Round, Rounds, packed_length
+from lpgcn.protocol.rounds import Needs, Pushes, Round, Rounds, packed_length
 from lpgcn.protocol.routes import Routes, Runs
 from lpgcn.protocol.server import MASK_REACH
 from lpgcn.protocol.sizes import Sizes

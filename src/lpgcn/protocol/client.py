@@ -23,6 +23,7 @@ from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD
 from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol import messages as m
+from lpgcn.protocol.doors import Doors
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.keyring import ANSWER_KEYS, Keyring
 from lpgcn.protocol.messages import Header, Phase
@@ -138,7 +139,8 @@ class Client:
         listed_tokens = self._keys.tokens(listed)
         order = np.lexsort(listed_tokens.T[::-1])
         user = User(about.index, about.n_users, self._real, listed[order], config, seed)
-        self.passes = Passes(config, self._keys, user, self._opened)
+        self._doors = Doors(config, self._keys, self._opened)
+        self.passes = Passes(config, self._doors, user)
         self._stages = {**self._later_initialisation(), **self._training()}
         return m.Tokens(header=b"", tokens=listed_tokens[order].tobytes())
 
@@ -190,7 +192,7 @@ class Client:
             [m.pack_numbers(user.places[part]) for part in asked],
             [np.packbits(user.is_real(part)).tobytes() for part in asked],
         )
-        self.passes.asked = asked
+        self.passes.loss_stage.asked = asked
         return m.Answers(header=b"", sealed=b"".join(sealed))
 
     def verify(self, message: m.Sealed, header: Header) -> m.Reply:
@@ -204,7 +206,7 @@ class Client:
             [m.pack_numbers(owner.places[near.of(h)]) for h in range(near.size)],
         )
         real = [m.bits(flags, "bits", count) for flags, count in zip(bits, counts, strict=True)]
-        self.passes.note("bits", range(near.size), bits)
+        self._doors.note("bits", range(near.size), bits)
         own = user.own_rows
         really_own = own[(own >= 0) & user.is_real(np.arange(len(own)))]
         owner.verified(np.concatenate((np.empty(0, dtype=np.bool_), *real)), really_own)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.model.batches import Batch
 from lpgcn.protocol import messages as m
 from lpgcn.protocol.messages import cut
-from lpgcn.protocol.rounds import Batch, Needs, Pushes
+from lpgcn.protocol.rounds import Needs, Pushes
 from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.sizes import Sizes
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpgcn.config import Config
-from lpgcn.protocol.rounds import Batch
+from lpgcn.model.batches import Batch
 from lpgcn.protocol.routes import Routes
 
 

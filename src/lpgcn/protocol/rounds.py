@@ -15,26 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.config import Config
+from lpgcn.model.batches import Batch
 from lpgcn.protocol.messages import Phase
 from lpgcn.protocol.routes import Routes, Runs
 
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The samples of a step, as far as the server knows them."""
-
-    epoch: int
-    positions: Int64
-    users: Int64
-    negatives: Int64
-    """For each sample the place of its negative."""
-
-    @property
-    def size(self) -> int:
-        return len(self.positions)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TOKEN_BYTES
 from lpgcn.evaluation import METRICS
-from lpgcn.model.sampling import batch_users, negative_places
+from lpgcn.model.batches import Batch, Batches
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol import messages as m
 from lpgcn.protocol.errors import (
@@ -34,7 +34,7 @@ from lpgcn.protocol.loss_exchange import LossExchange
 from lpgcn.protocol.messages import Header, Phase
 from lpgcn.protocol.order import KEEP, PARTS
 from lpgcn.protocol.passes import RATE
-from lpgcn.protocol.rounds import Batch, Needs, Pushes, Round, Rounds
+from lpgcn.protocol.rounds import Needs, Pushes, Round, Rounds
 from lpgcn.protocol.routes import Routes, Runs
 from lpgcn.protocol.sizes import Sizes
 from lpgcn.protocol.transcript import Witness, observe
@@ -80,8 +80,6 @@ class Server:
         self.ledger = Ledger()
         self.watch: Callable[[Phase], None] | None = None
         """Told about every call before it is made."""
-        self.total = 0
-        """Σ|I_u|, the length of an epoch; of a client's own number the server learns nothing."""
 
     def _ask(
         self, header: Header, requests: Iterable[tuple[int, m.Message]], kind: type[M]
@@ -146,14 +144,25 @@ class Server:
         self._place(publics)
         self._verify(publics)
         keys = self.routes.listed.rows * self._n_items + self.routes.listed.values
-        self._listed_keys = np.sort(keys)
         self._loss_exchange = LossExchange(self.routes, self._sizes, publics)
-        self.total = round(self._sum(Phase.SUM, 0, 1)[0])
-        if not 0 < self.total <= len(keys):
+        self.batches = Batches(
+            self._config.seed,
+            self._config.batch_size,
+            self._count_interactions(len(keys)),
+            self._n_clients,
+            self._n_items,
+            np.sort(keys),
+        )
+
+    def _count_interactions(self, listed: int) -> int:
+        """Σ|I_u|, the length of an epoch; of a client's own number the server learns nothing."""
+        total = round(self._sum(Phase.SUM, 0, 1)[0])
+        if not 0 < total <= listed:
             raise MalformedMessageError(
-                f"the clients' numbers of items add up to {self.total}, expected 1 to {len(keys)}, "
+                f"the clients' numbers of items add up to {total}, expected 1 to {listed}, "
                 "which is how many they listed"
             )
+        return total
 
     def _collect_keys(self) -> list[bytes]:
         """Algorithm 2, lines 1–7: u_c makes S and seals it to everybody."""
@@ -236,24 +245,15 @@ class Server:
 
     # A training step.
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return -(-self.total // self._config.batch_size)
-
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
-        batch = self.draw(epoch, step)
+        batch = self.batches.draw(epoch, step)
         needs = Needs.of_batch(self.routes, batch)
         rounds = Rounds(self.routes, self._config, needs)
         self._forward(rounds)
         self._loss(batch, needs, rounds)
         for one in rounds.backward():
             self._exchange(one, RATE.pack(learning_rate))
-
-    def draw(self, epoch: int, step: int) -> Batch:
-        return draw_batch(
-            self._config, epoch, step, self.total, self._n_clients, self._listed_keys, self._n_items
-        )
 
     def _forward(self, rounds: Rounds) -> None:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
@@ -336,7 +336,7 @@ class Server:
 
     def take_loss(self) -> float:
         """The mean loss of a sample since the last call, an epoch ago."""
-        return self._sum(Phase.SUM, 1, 1)[0] / self.total
+        return self._sum(Phase.SUM, 1, 1)[0] / self.batches.total
 
     def _send_catalogue(self, clients: Iterable[int], layer: int, kind: type[M]) -> dict[int, M]:
         with self.ledger.measuring():
@@ -356,18 +356,6 @@ class Server:
 def key_client(seed: int, n_clients: int) -> int:
     """u_c, drawn at random (Algorithm 2, line 5)."""
     return int(integers(seed, Purpose.KEY_CLIENT, [0], n_clients)[0])
-
-
-def draw_batch(
-    config: Config, epoch: int, step: int, total: int, n_clients: int, listed_keys: Int64,
-    n_items: int,
-) -> Batch:  # fmt: skip
-    """The public users of a batch, and negatives outside what each of them listed."""
-    first = step * config.batch_size
-    positions = np.arange(first, min(first + config.batch_size, total))
-    users = batch_users(config.seed, epoch, positions, n_clients)
-    negatives = negative_places(config.seed, epoch, positions, users, listed_keys, n_items)
-    return Batch(epoch, positions, users, negatives)
 
 
 def _places(client: int, tokens: bytes, place_of: Mapping[bytes, int]) -> Int64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, evaluate
 from lpgcn.model.adam import Adam
+from lpgcn.model.batches import Batch, Batches
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
 from lpgcn.model.nodes import Nodes
@@ -22,9 +23,7 @@ from lpgcn.model.sampling import (
     Lists,
     SamplingError,
     VirtualItems,
-    batch_users,
     catalogue,
-    negative_places,
     places,
     positive_ranks,
     virtual_items,
@@ -37,20 +36,11 @@ from lpgcn.runtime.traffic import TrafficSummary
 Int64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The samples of a step. A positive is called by its id, a negative by n_items + its place."""
-
-    pairs: Pairs
-    size: int
-
-
 class Samples:
     """Draws the batches of a data set, and the virtual items that negatives keep clear of."""
 
     def __init__(self, train: Interactions, config: Config) -> None:
-        self._seed, self._size = config.seed, config.batch_size
-        self.total = len(train)
+        self._seed = config.seed
         if not train.user_degrees.all():
             nobody = int(np.flatnonzero(train.user_degrees == 0)[0])
             raise SamplingError(
@@ -70,25 +60,24 @@ class Samples:
         listed = self.real.union(self.virtual)
         self.listed_places = listed.renumbered(places(self.catalogue))
         """What each user lists, real or virtual, by place in the catalogue."""
-        self._listed_keys = self.listed_places.keys()
-
-    @property
-    def steps(self) -> int:
-        """Steps an epoch."""
-        return -(-self.total // self._size)
-
-    def batch(self, epoch: int, step: int) -> Batch:
-        first = step * self._size
-        positions = np.arange(first, min(first + self._size, self.total))
-        real = self.real
-        users = batch_users(self._seed, epoch, positions, real.n_users)
-        ranks = positive_ranks(self._seed, epoch, positions, real.sizes[users])
-        positives = real.items[real.offsets[users] + ranks]
-        negatives = negative_places(
-            self._seed, epoch, positions, users, self._listed_keys, real.n_items
+        self.batches = Batches(
+            config.seed,
+            config.batch_size,
+            len(train),
+            train.n_users,
+            train.n_items,
+            self.listed_places.keys(),
         )
-        pairs = Pairs.from_samples(users, positives, real.n_items + negatives, 2 * real.n_items)
-        return Batch(pairs, len(positions))
+
+    def pairs(self, batch: Batch) -> Pairs:
+        """With everybody's positives. These are called by their ids, a negative by n_items + its
+        place."""
+        real, users = self.real, batch.users
+        ranks = positive_ranks(self._seed, batch.epoch, batch.positions, real.sizes[users])
+        positives = real.items[real.offsets[users] + ranks]
+        return Pairs.from_samples(
+            users, positives, real.n_items + batch.negatives, 2 * real.n_items
+        )
 
 
 class Centralized:
@@ -152,7 +141,7 @@ class Centralized:
 
     def _loss(self, batch: Batch) -> None:
         """Algorithm 9: the loss, and the gradients that backward propagation starts from."""
-        pairs, reg = batch.pairs, self._config.reg
+        pairs, reg = self.samples.pairs(batch), self._config.reg
         items = self._item_ids[pairs.items]
         user_ids, user = np.unique(pairs.users, return_inverse=True)
         item_ids, item = np.unique(items, return_inverse=True)
@@ -190,11 +179,13 @@ class Centralized:
 
     @property
     def steps_per_epoch(self) -> int:
-        return self.samples.steps
+        return self.samples.batches.steps
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
+        self._train(self.samples.batches.draw(epoch, step), learning_rate)
+
+    def _train(self, batch: Batch, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
-        batch = self.samples.batch(epoch, step)
         self._propagate(self._config.layers - 1)
         self._loss(batch)
         for name, gradient in self._backward().items():
@@ -203,7 +194,7 @@ class Centralized:
     def take_loss(self) -> float:
         """The mean loss of a sample since the last call, an epoch ago."""
         total, self._loss_total = self._loss_total, 0
-        return fixed_point.decode(total) / self.samples.total
+        return fixed_point.decode(total) / self.samples.batches.total
 
     def measure(self, part: Part) -> Evaluation:
         vectors = self.forward()

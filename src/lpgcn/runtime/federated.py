@@ -65,7 +65,7 @@ class Federated:
 
     @property
     def steps_per_epoch(self) -> int:
-        return self.server.steps_per_epoch
+        return self.server.batches.steps
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         self.server.step(epoch, step, learning_rate)
@@ -73,8 +73,9 @@ class Federated:
 
     def traffic(self) -> TrafficSummary:
         server = self.server
+        example = server.batches.draw(0, 0)
         return summarise(
-            self._config, server.plan, server.routes, self.ledger, self._steps, server.draw(0, 0)
+            self._config, server.plan, server.routes, self.ledger, self._steps, example
         )
 
     def take_loss(self) -> float:

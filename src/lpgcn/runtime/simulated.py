@@ -5,13 +5,13 @@ from __future__ import annotations
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
+from lpgcn.model.batches import Batch
 from lpgcn.model.sampling import Lists
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.rounds import Batch
 from lpgcn.protocol.routes import Routes
-from lpgcn.protocol.server import Planner, draw_batch, key_client
+from lpgcn.protocol.server import Planner, key_client
 from lpgcn.runtime.centralized import Centralized, Samples
 from lpgcn.runtime.engine import Part
 from lpgcn.runtime.traffic import TrafficSummary, summarise
@@ -23,7 +23,6 @@ class Simulated(Centralized):
     def __init__(self, split: Split, config: Config, planner: Planner) -> None:
         super().__init__(split, config)
         by_place = self.samples.listed_places
-        self._listed_keys = by_place.keys()
         self.plan = planner(_graph(by_place))
         self.routes = Routes([by_place.of(user) for user in range(split.n_users)], self.plan.owner)
         self._accounting = Accounting(self.routes, config, key_client(config.seed, split.n_users))
@@ -35,20 +34,12 @@ class Simulated(Centralized):
         return self._accounting.ledger
 
     def traffic(self) -> TrafficSummary:
-        return summarise(
-            self._config, self.plan, self.routes, self.ledger, self._steps, self.draw(0, 0)
-        )
+        example = self.samples.batches.draw(0, 0)
+        return summarise(self._config, self.plan, self.routes, self.ledger, self._steps, example)
 
-    def draw(self, epoch: int, step: int) -> Batch:
-        """The batch as the server of a federation knows it."""
-        return draw_batch(
-            self._config, epoch, step, self.samples.total, self._split.n_users,
-            self._listed_keys, self._split.n_items,
-        )  # fmt: skip
-
-    def step(self, epoch: int, step: int, learning_rate: float) -> None:
-        super().step(epoch, step, learning_rate)
-        self._accounting.step(self.draw(epoch, step))
+    def _train(self, batch: Batch, learning_rate: float) -> None:
+        super()._train(batch, learning_rate)
+        self._accounting.step(batch)
         self._steps += 1
 
     def take_loss(self) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from lpgcn.config import Config
+from lpgcn.model.batches import Batch
 from lpgcn.plan import Plan, cost
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
-from lpgcn.protocol.rounds import Batch
 from lpgcn.protocol.routes import Routes
 
 _TRAINING = ("forward", "loss", "backward")
