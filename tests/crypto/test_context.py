@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lpgcn.crypto import BROADCAST, Context, FormatError, NonceReuseError
 from lpgcn.crypto.context import NonceGuard

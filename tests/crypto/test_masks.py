@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -11,6 +9,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lpgcn.crypto import Context, FormatError, Masks, NonceReuseError, SecretKey
 from lpgcn.crypto.masks import Sign

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from lpgcn.crypto.errors import FormatError, NonceReuseError
 
@@ -17,8 +18,7 @@ _ENCODING: Final = struct.Struct(">BBBB16sQII")
 CONTEXT_BYTES: Final = _ENCODING.size
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The associated data of a message: it opens in the context it was sealed in, or not at all."""
 
     run: bytes

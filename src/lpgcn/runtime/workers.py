@@ -24,6 +24,7 @@ from lpgcn.errors import LpgcnError
 _LENGTH: Final = struct.Struct("<Q")
 _START: Final = "start"
 _CLIENTS_PER_FRAME: Final = 48
+_PIPE_BYTES: Final = 1 << 20
 
 Frame = tuple[str, dict[int, bytes]]
 """An action and its argument for each of some clients."""
@@ -41,7 +42,9 @@ class Worker:
     def __init__(self) -> None:
         # -P: a module of the same name in the present folder is not what is meant.
         command = [sys.executable, "-P", "-m", "lpgcn.runtime.workers"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=_PIPE_BYTES
+        )
         self._outbox: SimpleQueue[Frame | None] = SimpleQueue()
         self._inbox: SimpleQueue[Answer] = SimpleQueue()
         self._threads = [Thread(target=move, daemon=True) for move in (self._send, self._receive)]
