@@ -23,8 +23,11 @@ Int64 = npt.NDArray[np.int64]
 Entities = npt.ArrayLike
 
 _MULTIPLIERS: Final = np.array([[0xD2511F53], [0xCD9E8D57]], dtype=np.uint64)
-_WEYL: Final = np.array([[0x9E3779B9], [0xBB67AE85]], dtype=np.uint64)
 _ROUNDS: Final = 10
+_KEY_SCHEDULE: Final = np.arange(_ROUNDS, dtype=np.uint64)[:, None, None] * np.array(
+    [[0x9E3779B9], [0xBB67AE85]], dtype=np.uint64
+)
+"""What each round adds to the key, modulo 2^32."""
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _SHIFT: Final = np.uint64(32)
 _BLOCKS_AT_ONCE: Final = 1 << 16
@@ -56,12 +59,10 @@ def philox(counter: UInt64, key: tuple[int, int]) -> UInt64:
     with even = (c0, c2) and odd = (c1, c3), both multiplied at once and swapped.
     """
     even, odd = counter[0::2], counter[1::2]
-    word = np.array(key, dtype=np.uint64)[:, None]
-    for _ in range(_ROUNDS):
+    for word in (np.array(key, dtype=np.uint64)[:, None] + _KEY_SCHEDULE) & _LOW:
         swapped = (even * _MULTIPLIERS)[::-1]
         even = (swapped >> _SHIFT) ^ (odd ^ word)
         odd = swapped & _LOW
-        word = (word + _WEYL) & _LOW
     return np.stack((even[0], odd[0], even[1], odd[1]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.optim.adam import adam
 
 _LANES = 16
 """The fused kernel rounds the elements of a last, partial vector register in another order than
@@ -31,14 +30,15 @@ class Adam:
         return self._padded[:, : self._dim]
 
     def step(self, gradient: Tensor, learning_rate: float) -> None:
-        adam(
+        self._steps.add_(1)
+        # `torch.optim.adam.adam` is this call behind checks that take longer than a client's row.
+        torch._fused_adam_(
             [self._padded],
             [self._pad(gradient)],
             [self._mean],
             [self._square],
             [],
             [self._steps],
-            fused=True,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

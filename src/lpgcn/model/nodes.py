@@ -58,12 +58,14 @@ class Nodes:
 
     def finish(self, rows: Tensor, arrived: Tensor) -> Tensor:
         """The last layer and e of some nodes only, from what arrived for them; the same bits."""
-        total = self._total.index_select(0, rows).add_(arrived.mul_(self._inverse_degree[rows]))
-        return total.mul_(self._readout[rows])
+        total = self._total.index_select(0, rows).add_(
+            arrived.mul_(self._inverse_degree.index_select(0, rows))
+        )
+        return total.mul_(self._readout.index_select(0, rows))
 
     def initial(self, rows: Tensor) -> Tensor:
         """e^(0) of some nodes."""
-        return self._first_push.index_select(0, rows).mul_(self._unscale[rows])
+        return self._first_push.index_select(0, rows).mul_(self._unscale.index_select(0, rows))
 
     def begin_gradient(self, loss: LossGradient, decay: float) -> Float64:
         """g^(L) = ∂Loss/∂e / (L + 1), zero where the batch does not touch.
@@ -75,7 +77,7 @@ class Nodes:
         initial = self.initial(self._rows)
         scale = torch.from_numpy(loss.in_samples * decay).to(initial.dtype)
         self._decayed = initial * scale.unsqueeze(1)
-        self._loss_push = loss.gradient * self._gradient_scale[self._rows]
+        self._loss_push = loss.gradient * self._gradient_scale.index_select(0, self._rows)
         self.push = torch.zeros_like(self._total).index_copy_(0, self._rows, self._loss_push)
         norms: Float64 = (initial * initial).sum(1).to(torch.float64).numpy()
         return 0.5 * loss.in_samples * norms

@@ -18,7 +18,7 @@ from lpgcn.protocol.keyring import ANSWER_KEYS, SHARED_BYTES
 from lpgcn.protocol.ledger import Direction, Ledger
 from lpgcn.protocol.messages import Phase, encoded_size
 from lpgcn.protocol.passes import RATE
-from lpgcn.protocol.rounds import Needs, Pushes, Round, Rounds, packed_length
+from lpgcn.protocol.rounds import Needs, Pushes, Round, Rounds
 from lpgcn.protocol.routes import Routes, Runs
 from lpgcn.protocol.server import MASK_REACH
 from lpgcn.protocol.sizes import Sizes
@@ -125,9 +125,9 @@ class Accounting:
         down = encoded_size(
             m.Exchange,
             item_rows=sizes.item * _count(routes.arriving, one.item_rows),
-            item_present=packed_length(one.item_rows, routes.arriving),
+            item_present=routes.arriving.flagged(one.item_rows).packed_lengths,
             user_rows=width * _count(routes.neighbours, one.user_rows),
-            user_present=packed_length(one.user_rows, routes.neighbours),
+            user_present=routes.neighbours.flagged(one.user_rows).packed_lengths,
             wanted=self._wanted(one.asked),
             learning_rate=RATE.size if updates else 0,
         )
@@ -137,7 +137,7 @@ class Accounting:
 
     def _wanted(self, asked: Pushes) -> Int64:
         owned = self._routes.owned
-        return packed_length(asked.items[owned.values], owned)
+        return owned.flagged(asked.items[owned.values]).packed_lengths
 
     def _push(self, asked: Pushes, phase: Phase) -> Int64:
         sizes, owned = self._sizes, self._routes.owned
@@ -183,7 +183,7 @@ class Accounting:
         loss_rows = encoded_size(
             m.LossRows,
             user_rows=sizes.loss_user * _count(routes.neighbours, present),
-            user_present=packed_length(present, routes.neighbours),
+            user_present=routes.neighbours.flagged(present).packed_lengths,
             pair_rows=np.bincount(routes.neighbours.rows, pair_bytes * present, n).astype(np.int64),
             negatives=sizes.negative * at_owner,
             contacts=8 * at_owner,

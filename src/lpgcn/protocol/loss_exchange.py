@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lpgcn.model.batches import Batch
 from lpgcn.protocol import messages as m
-from lpgcn.protocol.messages import cut
 from lpgcn.protocol.rounds import Needs, Pushes
 from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.sizes import Sizes
@@ -79,61 +81,77 @@ class LossExchange:
         clients: Sequence[int],
     ) -> Iterator[tuple[int, m.LossRows]]:
         """To each touched client what the batch says about the items it owns."""
-        routes, sizes = self._routes, self._sizes
-        users = np.zeros((routes.n_clients, sizes.loss_user), dtype=np.uint8)
-        pairs: dict[int, list[bytes]] = {}
-        strangers: dict[int, list[tuple[int, int, bytes]]] = {}
-        introductions: dict[tuple[int, int], bytes] = {}
-        for client, reply in replies.items():
-            users[client] = m.rows(reply.user, "user", count=1, width=sizes.loss_user)[0]
-            owners, offsets, _ = routes.askers(client)
-            for owner, message in zip(
-                owners.tolist(),
-                cut(reply.pair_rows, sizes.pairs(np.diff(offsets)), "pair_rows"),
-                strict=True,
-            ):
-                pairs.setdefault(owner, []).append(message)
-            places, new = self._met[client]
-            rows = m.rows(reply.negatives, "negatives", count=len(places), width=sizes.negative)
-            for index, (owner, row) in enumerate(
-                zip(routes.owner[places].tolist(), rows, strict=True)
-            ):
-                strangers.setdefault(owner, []).append((client, index, row.tobytes()))
-            sealed = m.rows(
-                reply.introductions, "introductions", count=len(new), width=sizes.introduction
-            )
-            introductions |= {
-                (owner, client): row.tobytes() for owner, row in zip(new, sealed, strict=True)
-            }
+        routes = self._routes
+        said = self._sorted(replies)
+        present = routes.neighbours.flagged(needs.users[routes.neighbours.values])
+        wanted = routes.owned.flagged(asked.items[routes.owned.values])
         for client in clients:
-            present = needs.users[routes.neighbours[client]]
-            from_strangers = strangers.get(client, [])
-            senders = [sender for sender, _, _ in from_strangers]
+            negatives = said.negatives.get(client, [])
+            senders = [negative.sender for negative in negatives]
             contacts, new = self._strangers_of[client].handles(senders)
+            numbers = [negative.number for negative in negatives]
             yield (
                 client,
                 m.LossRows(
                     header=b"",
-                    user_rows=users[routes.neighbours[client][present]].tobytes(),
-                    user_present=m.pack_bits(present),
-                    pair_rows=b"".join(pairs.get(client, [])),
-                    negatives=b"".join(row for _, _, row in from_strangers),
-                    contacts=m.pack_numbers(
-                        [
-                            number
-                            for contact, (_, index, _) in zip(contacts, from_strangers, strict=True)
-                            for number in (contact, index)
-                        ]
-                    ),
+                    user_rows=said.users[present.chosen(client)].tobytes(),
+                    user_present=present.packed(client),
+                    pair_rows=b"".join(said.pairs.get(client, [])),
+                    negatives=b"".join(negative.row for negative in negatives),
+                    contacts=m.pack_numbers(np.column_stack((contacts, numbers))),
                     order=m.pack_numbers([routes.order_at(client, sender) for sender in senders]),
                     introductions=b"".join(
-                        introductions[client, sender] for sender in new if sizes.introduction
+                        said.introductions[client, sender]
+                        for sender in new
+                        if self._sizes.introduction
                     ),
-                    wanted=m.pack_bits(asked.items[routes.owned[client]]),
+                    wanted=wanted.packed(client),
                     wants_user=bytes((int(asked.users[client]),)),
                     batch_size=m.pack_numbers([batch.size]),
                 ),
             )
+
+    def _sorted(self, replies: Mapping[int, m.Gradients]) -> _Said:
+        """What the batch's clients said, by the owner that it is for."""
+        routes, sizes = self._routes, self._sizes
+        said = _Said(np.zeros((routes.n_clients, sizes.loss_user), dtype=np.uint8))
+        for client, reply in replies.items():
+            said.users[client] = m.rows(reply.user, "user", count=1, width=sizes.loss_user)[0]
+            owners, offsets, _ = routes.askers(client)
+            pairs = m.cut(reply.pair_rows, sizes.pairs(np.diff(offsets)), "pair_rows")
+            for owner, pair in zip(owners.tolist(), pairs, strict=True):
+                said.pairs[owner].append(pair)
+            places, new = self._met[client]
+            rows = m.rows(reply.negatives, "negatives", count=len(places), width=sizes.negative)
+            for number, owner in enumerate(routes.owner[places].tolist()):
+                negative = _Negative(client, number, rows[number].tobytes())
+                said.negatives[owner].append(negative)
+            sealed = m.rows(
+                reply.introductions, "introductions", count=len(new), width=sizes.introduction
+            )
+            for owner, row in zip(new, sealed, strict=True):
+                said.introductions[owner, client] = row.tobytes()
+        return said
+
+
+class _Negative(NamedTuple):
+    """What a client says about a negative, sealed for its owner."""
+
+    sender: int
+    number: int
+    """Among the negatives of its sender."""
+    row: bytes
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The replies of a batch. Pairs and negatives are in the order of their senders."""
+
+    users: UInt8
+    pairs: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    negatives: dict[int, list[_Negative]] = field(default_factory=lambda: defaultdict(list))
+    introductions: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """By owner and sender."""
 
 
 def _by_user(batch: Batch) -> Iterator[tuple[int, Int64]]:

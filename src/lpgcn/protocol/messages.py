@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -244,6 +245,12 @@ def encode(message: Message) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
+@cache
+def _decoder(kinds: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Kept, because to find out what a union consists of takes longer than to decode a message."""
+    return msgspec.msgpack.Decoder(kinds)
+
+
 def decode(data: bytes, kinds: Any, *, limit: int) -> Any:
     """A message of one of the `kinds`, a type or a union of types."""
     if len(data) > limit:
@@ -251,7 +258,7 @@ def decode(data: bytes, kinds: Any, *, limit: int) -> Any:
             f"a message of {len(data):,} bytes; at most {limit:,} are expected here"
         )
     try:
-        message = msgspec.msgpack.decode(data, type=kinds)
+        message = _decoder(kinds).decode(data)
     except msgspec.ValidationError as error:
         raise UnexpectedMessageError(
             f"a message of another kind than expected here: {error}"

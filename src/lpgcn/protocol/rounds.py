@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.messages import Phase
-from lpgcn.protocol.routes import Routes, Runs
+from lpgcn.protocol.routes import Routes
 
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -135,13 +135,6 @@ class Rounds:
             pushed.users[routes.neighbours.values],
             asked,
         )
-
-
-def packed_length(flags: Bits, runs: Runs) -> Int64:
-    """The bytes that the flags of each run take when packed: none if all are set."""
-    lengths = runs.lengths
-    complete = np.bincount(runs.rows, flags, len(lengths)) == lengths
-    return np.where(complete, 0, (lengths + 7) // 8)
 
 
 def _flags(size: int, chosen: Int64) -> Bits:

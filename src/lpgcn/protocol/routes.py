@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lpgcn.plan import TokenGraph
 from lpgcn.plan.graph import starts
+from lpgcn.protocol.messages import pack_bits
 
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -39,13 +40,44 @@ class Runs:
     def lengths(self) -> Int64:
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def rows(self) -> Int64:
         return np.repeat(np.arange(len(self.offsets) - 1), self.lengths)
 
     def any(self, flags: Bits) -> Bits:
         """For each array, whether one of its entries is flagged."""
         return np.bincount(self.rows, flags, len(self.offsets) - 1) > 0
+
+    def flagged(self, flags: Bits) -> Flagged:
+        return Flagged(self, flags)
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """Some entries of each array: the rows that a message brings, or asks for."""
+
+    runs: Runs
+    flags: Bits
+
+    @cached_property
+    def _complete(self) -> Bits:
+        lengths = self.runs.lengths
+        complete: Bits = np.bincount(self.runs.rows, self.flags, len(lengths)) == lengths
+        return complete
+
+    def _of(self, row: int) -> Bits:
+        return self.flags[self.runs.offsets[row] : self.runs.offsets[row + 1]]
+
+    def chosen(self, row: int) -> Int64:
+        return self.runs[row] if self._complete[row] else self.runs[row][self._of(row)]
+
+    def packed(self, row: int) -> bytes:
+        """A bit for each entry, as `messages.bits` reads it; nothing if all are flagged."""
+        return b"" if self._complete[row] else pack_bits(self._of(row))
+
+    @property
+    def packed_lengths(self) -> Int64:
+        return np.where(self._complete, 0, (self.runs.lengths + 7) // 8)
 
 
 class Routes:

@@ -35,7 +35,7 @@ from lpgcn.protocol.messages import Header, Phase
 from lpgcn.protocol.order import KEEP, PARTS
 from lpgcn.protocol.passes import RATE
 from lpgcn.protocol.rounds import Needs, Pushes, Round, Rounds
-from lpgcn.protocol.routes import Routes, Runs
+from lpgcn.protocol.routes import Routes
 from lpgcn.protocol.sizes import Sizes
 from lpgcn.protocol.transcript import Witness, observe
 from lpgcn.random import Purpose, integers
@@ -265,29 +265,30 @@ class Server:
         """Deliver what the last round pushed, collect what this one asks for."""
         header = Header(self._step, one.phase, one.layer)
         updates = one.phase in (Phase.UPDATE, Phase.UPDATE_BUILT)
-        requests = (
-            (client, self._delivery(one, client, learning_rate if updates else b""))
-            for client in one.clients
-        )
+        requests = self._deliveries(one, learning_rate if updates else b"")
         if one.phase == Phase.UPDATE_BUILT:
             self._ask(header, requests, m.Reply)
             return
         self._collect(one.asked, self._ask(header, requests, m.Push), one.phase)
 
-    def _delivery(self, one: Round, client: int, learning_rate: bytes) -> m.Exchange:
+    def _deliveries(self, one: Round, learning_rate: bytes) -> Iterator[tuple[int, m.Exchange]]:
         routes = self.routes
-        items, item_present = _present(routes.arriving, client, one.item_rows)
-        users, user_present = _present(routes.neighbours, client, one.user_rows)
-        return m.Exchange(
-            header=b"",
-            item_rows=self._item_rows[items].tobytes() if len(items) else b"",
-            item_present=item_present,
-            user_rows=self._user_rows[users].tobytes() if len(users) else b"",
-            user_present=user_present,
-            wanted=m.pack_bits(one.asked.items[routes.owned[client]]),
-            wants_user=bytes((int(one.asked.users[client]),)),
-            learning_rate=learning_rate,
-        )
+        items = routes.arriving.flagged(one.item_rows)
+        users = routes.neighbours.flagged(one.user_rows)
+        owned = routes.owned.flagged(one.asked.items[routes.owned.values])
+        for client in one.clients:
+            item, user = items.chosen(client), users.chosen(client)
+            message = m.Exchange(
+                header=b"",
+                item_rows=self._item_rows[item].tobytes() if len(item) else b"",
+                item_present=items.packed(client),
+                user_rows=self._user_rows[user].tobytes() if len(user) else b"",
+                user_present=users.packed(client),
+                wanted=owned.packed(client),
+                wants_user=bytes((int(one.asked.users[client]),)),
+                learning_rate=learning_rate,
+            )
+            yield client, message
 
     def _collect(self, asked: Pushes, replies: Mapping[int, m.Push], phase: Phase) -> None:
         """The rows that travel next."""
@@ -366,12 +367,6 @@ def _places(client: int, tokens: bytes, place_of: Mapping[bytes, int]) -> Int64:
             f"client {client} listed a token twice, or one that is not in the catalogue"
         )
     return np.array([place_of[token] for token in listed], dtype=np.int64)
-
-
-def _present(runs: Runs, client: int, flags: Bits) -> tuple[Int64, bytes]:
-    """The entries of a client's run that are flagged, and the flags, packed."""
-    part = flags[runs.offsets[client] : runs.offsets[client + 1]]
-    return runs[client][part], m.pack_bits(part)
 
 
 def _add(replies: Mapping[int, m.Numbers], count: int) -> list[int]:
