@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from lpgcn.plan import PlanError, TokenGraph, cover
-from lpgcn.plan.figure import plot_loads, plot_sweep
+from lpgcn.plan import TokenGraph, cover
 from lpgcn.plan.sweep import load_limits, sweep_candidates, sweep_loads
+from lpgcn.report.picture import PictureError
+from lpgcn.report.plans import plot_loads, plot_sweep
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,6 @@ def test_pictures_are_written_whole(graph: TokenGraph, tmp_path: Path, suffix: s
 
 
 def test_an_unknown_kind_of_picture_is_refused(graph: TokenGraph, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"use \.png"):
+    with pytest.raises(PictureError, match=r"use \.png"):
         plot_loads(graph, [cover(graph, 0)], tmp_path / "loads.xyz")
     assert not list(tmp_path.iterdir())

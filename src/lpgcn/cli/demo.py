@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
@@ -21,13 +22,11 @@ Example:
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    default=Path("configs/demo.toml"),
-    show_default=True,
-    help="What to train.",
+    help="What to train, if not the demo's own configuration.",
 )
 @click.option("--user", default="user-1", show_default=True, help="Whose client recommends.")
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
-def demo(out: Path, config_file: Path, user: str, workers: int) -> int:
+def demo(out: Path, config_file: Path | None, user: str, workers: int) -> int:
     """The whole system on the built-in data set.
 
     Trains a federation whose clients hold only their own interactions, under encryption; trains the
@@ -42,7 +41,8 @@ def demo(out: Path, config_file: Path, user: str, workers: int) -> int:
     from lpgcn.runtime.recommender import Recommender
     from lpgcn.runtime.training import train
 
-    config, split = read_config(config_file), load("demo")
+    with as_file(files("lpgcn.cli") / "demo.toml") as own:
+        config, split = read_config(config_file or own), load("demo")
     index = split.user_ids.index_of(user)
     best: list[tuple[int, float]] = []
 

@@ -62,7 +62,7 @@ def plan(dataset: str, sweep: bool, plot: Path | None, as_json: bool, **fields: 
     seconds = time.monotonic() - began
     found = cost(graph, made, layers=config.layers, dimension=config.dim)
     if plot is not None:
-        from lpgcn.plan.figure import plot_loads
+        from lpgcn.report.plans import plot_loads
 
         plot_loads(graph, [made], plot)
         say(f"the picture is {plot}")
@@ -120,7 +120,7 @@ def _sweep(graph: TokenGraph, options: PlanOptions, config: Config, plot: Path |
             if planner != "partition" or installed()
         }
     if plot is not None:
-        from lpgcn.plan.figure import plot_sweep
+        from lpgcn.report.plans import plot_sweep
 
         plot_sweep(over_k, curves, plot)
         say(f"the picture is {plot}")

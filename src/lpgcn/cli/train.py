@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  lpgcn train demo --config configs/demo.toml --out runs/demo
+  lpgcn train demo --mode federated --virtual-items 10 --out runs/demo
   lpgcn train gowalla --config configs/gowalla.toml --lr 0.002 --at 5 --at 20
   lpgcn train mine --train ratings.csv --user-column who --item-column what
   lpgcn train --out runs/demo --resume""",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   lpgcn verify demo --epochs 1
-  lpgcn verify ml-100k --epochs 20 --plot lossless.png""",
+  lpgcn verify ml-100k --epochs 20 --workers 2 --plot lossless.png""",
 )
 @click.argument("dataset")
 @click.option(
@@ -30,7 +30,11 @@ Examples:
     help="Both models, both suites, with and without virtual items; or just the one given below.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=1, help="Processes for the clients.")
-@click.option("--plot", type=click.Path(path_type=Path), help="A PNG of the curves.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="The picture of the curves; runs/verify-DATASET.png if it is not given.",
+)
 @json_option
 @field_options(Config, "Configuration")
 def verify(
@@ -48,6 +52,8 @@ def verify(
     parameter, from the centralised run. The exit code is 1 if any difference is not zero.
     """
     from lpgcn.data import load
+    from lpgcn.report.curves import plot_comparisons
+    from lpgcn.report.picture import can_draw
     from lpgcn.runtime.verification import verify as compare
 
     config = Config().changed(**{"epochs": 3, **given(Config, fields)})
@@ -75,11 +81,12 @@ def verify(
             f"{line.difference:g}",
             style="" if line.difference == 0 else "bold red",
         )
-    if plot is not None:
-        from lpgcn.report.curves import plot_comparisons
-
-        plot_comparisons(lines, plot, f"{split.name}: centralised and federated")
-        say(f"the curves are in {plot}")
+    if plot is not None or can_draw():
+        path = plot or Path(f"runs/verify-{split.name}.png")
+        plot_comparisons(lines, path, f"{split.name}: centralised and federated")
+        say(f"the curves are in {path}")
+    else:
+        say("no picture of the curves: for one, install `lpgcn[plot]`")
     worst = max(line.difference for line in lines)
     verdict = "lossless" if worst == 0 else "NOT lossless"
     if as_json:

@@ -7,26 +7,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from lpgcn.errors import LpgcnError
+from lpgcn.report.picture import new_figure, save
 from lpgcn.runtime.verification import Comparison
 
 _STYLES: Final = {"centralized": ("-", 7.0), "simulated": ("--", 3.0), "federated": ("o:", 2.0)}
 """Line and width: curves that are equal lie in one another and are still all seen."""
 
 
-class PlotError(LpgcnError):
-    """A picture that cannot be drawn."""
-
-
 def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> None:
     """One panel for each figure, one curve for each way to run; equal curves cover each other."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PlotError(
-            "drawing needs matplotlib: install it with `pip install 'lpgcn[plot]'`"
-        ) from error
-    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure = new_figure(13.0)
     figure.suptitle(f"{title}; largest difference {max(line.difference for line in lines):g}")
     panels = figure.subplots(1, 3)
     for panel, (name, label) in zip(
@@ -51,7 +41,4 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
         panel.set_xlabel("epoch")
         panel.set_title(label)
     panels[0].legend(fontsize=6)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=120)
-    temporary.replace(path)
+    save(figure, path)

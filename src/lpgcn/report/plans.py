@@ -1,25 +1,21 @@
-"""Pictures of plans. Matplotlib (extra `lpgcn[plot]`) is loaded only when one is drawn."""
+"""Pictures of plans: the loads of one, and the sweeps of RQ5."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lpgcn.plan.cost import PlanCost, loads
 from lpgcn.plan.graph import Plan, TokenGraph
-from lpgcn.plan.options import PlanError
 from lpgcn.plan.sweep import LoadPoint
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from lpgcn.report.picture import new_figure, save
 
 
 def plot_loads(graph: TokenGraph, plans: Sequence[Plan], path: Path) -> None:
     """The load of every convolution-client, heaviest first, one curve per plan."""
-    figure = _figure(6.0)
+    figure = new_figure(6.0)
     axes = figure.subplots()
     for plan in plans:
         load = np.sort(loads(graph, plan)[plan.convolution_clients])[::-1]
@@ -31,14 +27,14 @@ def plot_loads(graph: TokenGraph, plans: Sequence[Plan], path: Path) -> None:
         ylabel="load |N_ũ| (vectors received a layer)",
     )
     axes.legend()
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_sweep(
     candidates: Sequence[PlanCost], curves: Mapping[str, Sequence[LoadPoint]], path: Path
 ) -> None:
     """Left the paper's figure for RQ5, C and R against k; right traffic against the load limit."""
-    figure = _figure(11.0)
+    figure = new_figure(11.0)
     left, right = figure.subplots(1, 2)
     share = [100 * point.share for point in candidates]
     left.plot(share, [point.kilobytes for point in candidates], "o-", color="C0")
@@ -62,24 +58,4 @@ def plot_sweep(
         title="traffic against load",
     )
     right.legend()
-    _save(figure, path)
-
-
-def _figure(width: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as missing:
-        raise PlanError(
-            "a picture needs matplotlib, which is not installed; run `pip install 'lpgcn[plot]'`"
-        ) from missing
-    return Figure(figsize=(width, 4.0), layout="constrained")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Write the picture beside its place, then rename it, so that no half picture is left."""
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        figure.savefig(partial)
-    except ValueError as unknown:
-        raise PlanError(f"{path} cannot be drawn: {unknown}; use .png, .svg or .pdf") from unknown
-    partial.replace(path)
+    save(figure, path)
