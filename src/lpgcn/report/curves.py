@@ -10,13 +10,18 @@ from typing import Final
 from lpgcn.report.picture import new_figure, save
 from lpgcn.runtime.verification import Comparison
 
-_STYLES: Final = {"centralized": ("-", 7.0), "simulated": ("--", 3.0), "federated": ("o:", 2.0)}
+_STYLES: Final = {
+    "centralized": ("-", 7.0),
+    "simulated": ("--", 3.0),
+    "federated sealed": ("o", 2.5),
+    "federated paper": ("x", 2.0),
+}
 """Line and width: curves that are equal lie in one another and are still all seen."""
 
 
 def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> None:
     """One panel for each figure, one curve for each way to run; equal curves cover each other."""
-    figure = new_figure(13.0)
+    figure = new_figure(15.0)
     figure.suptitle(f"{title}; largest difference {max(line.difference for line in lines):g}")
     panels = figure.subplots(1, 3)
     for panel, (name, label) in zip(
@@ -27,7 +32,7 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
             lines, key=lambda line: (line.model, line.virtual_items, line.run)
         ):
             points = list(part)
-            style, width = _STYLES[run.partition(" ")[0]]
+            style, width = _STYLES[run]
             panel.plot(
                 [line.epoch for line in points],
                 [getattr(line, name) for line in points],
@@ -39,6 +44,7 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
                 alpha=0.6,
             )
         panel.set_xlabel("epoch")
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title(label)
-    panels[0].legend(fontsize=6)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
     save(figure, path)
