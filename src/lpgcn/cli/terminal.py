@@ -102,12 +102,21 @@ def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
         [line.stage, line.direction, line.role, f"{line.messages:,}", size(line.bytes)]
         for line in traffic.ledger
     ]
-    ratio = traffic.paper_up_per_step / max(traffic.up_per_step, 1)
+    paper = (
+        f"the paper's formulation has {size(traffic.paper_up_per_step)} and "
+        f"{size(traffic.paper_down_per_step)}"
+    )
+    if traffic.steps:
+        ratio = traffic.paper_up_per_step / max(traffic.up_per_step, 1)
+        a_step = (
+            f"A client uploads {size(traffic.up_per_step)} and downloads "
+            f"{size(traffic.down_per_step)} a step; {paper}: {ratio:.1f} times the upload."
+        )
+    else:
+        a_step = f"No step was taken since the run was resumed, so none was counted; {paper}."
     return [
         table(rows, "stage", "direction", "clients", "messages", "bytes", title="Traffic"),
         f"Plan {traffic.planner}: {traffic.convolution_clients:,} convolution-clients, at most "
         f"{traffic.max_load:,} neighbours each; the paper's C is {size(traffic.cost_per_client)}.",
-        f"A client uploads {size(traffic.up_per_step)} and downloads {size(traffic.down_per_step)} "
-        f"a step; in the paper's formulation {size(traffic.paper_up_per_step)} and "
-        f"{size(traffic.paper_down_per_step)}: {ratio:.1f} times the upload.",
+        a_step,
     ]
