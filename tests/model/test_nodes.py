@@ -208,13 +208,15 @@ def test_every_party_alone_has_the_bits_of_the_whole(
         ],
     }
     for kind, (loss_of_all, *loss_of_parts) in losses.items():
-        norms = federation.whole[kind].nodes.begin_gradient(loss_of_all, DECAY)
+        norms = federation.whole[kind].nodes.norms(loss_of_all)
+        federation.whole[kind].nodes.begin_gradient(loss_of_all, DECAY)
         for party, loss in zip(federation.parties[kind], loss_of_parts, strict=True):
             mine = np.isin(loss_of_all.rows, party.own)
             assert np.array_equal(party.own[loss.rows], loss_of_all.rows[mine])
             assert np.array_equal(loss.in_samples, loss_of_all.in_samples[mine])
             assert torch.equal(loss.gradient, loss_of_all.gradient[mine])
-            assert np.array_equal(party.nodes.begin_gradient(loss, DECAY), norms[mine])
+            assert np.array_equal(party.nodes.norms(loss), norms[mine])
+            party.nodes.begin_gradient(loss, DECAY)
     federation.check("push")
 
     for _ in range(case.layers):

@@ -15,7 +15,6 @@ BROADCAST: Final = 0xFFFFFFFF
 
 STEP_BITS: Final = 40
 _ENCODING: Final = struct.Struct(">BBBB16sQII")
-CONTEXT_BYTES: Final = _ENCODING.size
 
 
 class Context(msgspec.Struct, frozen=True):

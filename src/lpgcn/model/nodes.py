@@ -67,11 +67,17 @@ class Nodes:
         """e^(0) of some nodes."""
         return self._first_push.index_select(0, rows).mul_(self._unscale.index_select(0, rows))
 
-    def begin_gradient(self, loss: LossGradient, decay: float) -> Float64:
+    def norms(self, loss: LossGradient) -> Float64:
+        """½·n·‖e^(0)‖² of the nodes that the batch touches, each in n samples: the loss has it λ
+        times. Changes nothing."""
+        initial = self.initial(torch.from_numpy(loss.rows))
+        norms: Float64 = initial.mul_(initial).sum(1).to(torch.float64).numpy()
+        return 0.5 * loss.in_samples * norms
+
+    def begin_gradient(self, loss: LossGradient, decay: float) -> None:
         """g^(L) = ∂Loss/∂e / (L + 1), zero where the batch does not touch.
 
-        A node in n samples gets n·decay·e^(0) from the regulariser, decay = λ/B, in g^(0). Returned
-        is ½·n·‖e^(0)‖² of the touched nodes, which the loss has λ times.
+        A node in n samples gets n·decay·e^(0) from the regulariser, decay = λ/B, in g^(0).
         """
         self._rows = torch.from_numpy(loss.rows)
         initial = self.initial(self._rows)
@@ -79,8 +85,6 @@ class Nodes:
         self._decayed = initial * scale.unsqueeze(1)
         self._loss_push = loss.gradient * self._gradient_scale.index_select(0, self._rows)
         self.push = torch.zeros_like(self._total).index_copy_(0, self._rows, self._loss_push)
-        norms: Float64 = (initial * initial).sum(1).to(torch.float64).numpy()
-        return 0.5 * loss.in_samples * norms
 
     def absorb_gradient(self, arrived: Tensor) -> None:
         """One layer of backward propagation (Algorithm 6): Eqs. 18–27, all of the same form."""

@@ -45,6 +45,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     n_users: int
     n_items: int
     config: Config
+    """With seed 0: the seed of the batches is the server's, and says whose handle is whose."""
     seed: int
     """What this client would propose as the seed of all clients, if it were u_c: it decides the
     order of the catalogue and the initial vectors of items."""
@@ -69,11 +70,14 @@ class Client:
             for part in (about.train, about.valid, about.test)
         )
         self._keys = Keyring(about.config.suite)
-        self._limit = Sizes.of(about.config).largest(about.n_users, about.n_items)
+        self._limit = Sizes.of(about.config).largest(
+            about.n_users, about.n_items, about.config.batch_size
+        )
         self._order, self._last = Order.of(about.config), START
         self._witness = witness
         self._opened: list[Opened] | None = None if witness is None else []
-        self._item_vectors: Tensor | None = None
+        self._kept: tuple[Tensor, Tensor] | None = None
+        """e_u and all e_i of the last prediction."""
         self._stages = self._initialisation()
 
     def handle(self, request: bytes) -> bytes:
@@ -234,18 +238,15 @@ class Client:
         by_place = self.passes.open_catalogue(message.item_rows, header.step, self._about.n_items)
         vectors = by_place[places(self._catalogue())]
         if header.layer == KEEP:
-            self._item_vectors = vectors
+            self._kept = self.passes.user.nodes.final(), vectors
             return m.Reply(header=b"")
         heldout = (self._valid, self._test)[header.layer]
         cutoffs = self._config.cutoffs
-        top, _ = self._top(vectors, self._masked(header.layer), max(cutoffs))
+        final = self.passes.user.nodes.final()
+        top, _ = _top(final, vectors, self._masked(header.layer), max(cutoffs))
         measured = per_user(top.numpy(), np.array([0, len(heldout)]), heldout, cutoffs)
         values = np.array([float(values[0]) for values in measured.values()] + [1.0])
         return self._masked_numbers(header, values * (len(heldout) > 0))
-
-    def _top(self, vectors: Tensor, seen: Int64, k: int) -> tuple[Tensor, Tensor]:
-        final = self.passes.user.nodes.final()
-        return top_items(final, vectors, np.array([0, len(seen)]), seen, k)
 
     def _masked(self, part: int) -> Int64:
         if PARTS[part] == "valid" or self._config.mask == "train":
@@ -272,11 +273,11 @@ class Client:
     # What the client's own device asks of it; nothing here travels.
 
     def recommend(self, request: bytes) -> bytes:
-        """From the item vectors that it was last sent: the best k items and their scores."""
-        if self._item_vectors is None:
+        """From the vectors of the last prediction: the best k items and their scores."""
+        if self._kept is None:
             raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
         k = msgspec.msgpack.decode(request, type=int)
-        top, scores = self._top(self._item_vectors, self._real, k)
+        top, scores = _top(*self._kept, self._real, k)
         found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
         return msgspec.msgpack.encode([(item, score) for item, score in found if item >= 0])
 
@@ -310,6 +311,10 @@ class Client:
         owner = self.passes.owner
         items = np.empty(0, dtype=np.int64) if owner is None else owner.items
         return {**tables, "rows": torch.from_numpy(items)}
+
+
+def _top(user: Tensor, items: Tensor, seen: Int64, k: int) -> tuple[Tensor, Tensor]:
+    return top_items(user, items, np.array([0, len(seen)]), seen, k)
 
 
 def _offsets(field: bytes, rows: int, entries: int) -> Int64:

@@ -23,7 +23,7 @@ from lpgcn.crypto import (
     tokens,
 )
 from lpgcn.protocol.rows import Clear
-from lpgcn.protocol.suite import SUITES, Key, Kind, SuiteName
+from lpgcn.protocol.suite import SUITES, Key, Kind, SuiteName, user_key
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
@@ -78,7 +78,7 @@ class Keyring:
         self._token_key = shared.derive(Label.ITEM_TOKENS)
         item_key = shared.derive(Label.ITEM_VECTORS)
         self.items: Channel | Clear = Channel(item_key) if self.protects(Kind.ITEM) else CLEAR
-        group = self._suite[Kind.USER_FORWARD] is Key.GROUP
+        group = user_key(self._suite) is Key.GROUP
         self._sender_key = (
             shared.derive(Label.USER_VECTORS, self.public) if group else SecretKey.generate()
         )

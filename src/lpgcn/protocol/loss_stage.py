@@ -71,7 +71,7 @@ class LossStage:
         self._keys.contacts_out |= met
         reply = m.Gradients(
             header=b"",
-            user=self._doors.seal_user(header, Kind.LOSS, said.final),
+            user=self._doors.seal_user(header, Kind.USER_FINAL, said.final),
             pair_rows=self._seal_pairs(header, said),
             negatives=self._seal_negatives(header, said, negative_places, contacts),
             introductions=b"".join(introductions),
@@ -114,12 +114,13 @@ class LossStage:
 
     # As an owner of items.
 
-    def item_gradient(self, message: m.LossRows, header: Header, owner: Owner) -> LossGradient:
-        """∂Loss/∂e_i of the owned items, from what all batch clients say about them."""
+    def item_gradient(
+        self, message: m.LossRows, header: Header, owner: Owner
+    ) -> tuple[LossGradient, Contacts]:
+        """∂Loss/∂e_i of the owned items, from what all batch clients say about them; and who of
+        these is a new contact, for the caller to keep."""
         met = self._meet(message)
-        gradient = self._gathered(message, header, owner, self._keys.contacts_in | met)
-        self._keys.contacts_in |= met
-        return gradient
+        return self._gathered(message, header, owner, self._keys.contacts_in | met), met
 
     def _gathered(
         self, message: m.LossRows, header: Header, owner: Owner, contacts: Contacts
@@ -127,7 +128,7 @@ class LossStage:
         near = owner.neighbourhood
         present = m.bits(message.user_present, "user_present", near.size)
         said = Header(header.step, Phase.LOSS)
-        finals = self._doors.open_users(message.user_rows, said, Kind.LOSS, present)
+        finals = self._doors.open_users(message.user_rows, said, Kind.USER_FINAL, present)
         from_neighbours = self._open_pairs(message.pair_rows, said, near, present)
         stranger_finals, from_strangers = self._open_strangers(message, said, owner, contacts)
         own_final, from_self = self._from_self(near)

@@ -144,6 +144,8 @@ class Owner:
         """m_i = Σ_{u ∈ U_i} x_u, in the order of the users' indices."""
         return self._segments.sum(torch.cat((arrived, own)))
 
-    def begin_gradient(self, gradient: LossGradient, batch_size: int) -> Float64:
-        reg = self._config.reg
-        return reg * self.nodes.begin_gradient(gradient, reg / batch_size)
+    def regulariser(self, gradient: LossGradient) -> Float64:
+        return self._config.reg * self.nodes.norms(gradient)
+
+    def begin_gradient(self, gradient: LossGradient, batch_size: int) -> None:
+        self.nodes.begin_gradient(gradient, self._config.reg / batch_size)

@@ -37,13 +37,14 @@ def paper_traffic(routes: Routes, config: Config, batch: Batch) -> PaperTraffic:
     entries = len(routes.entry_client)
     neighbours = len(routes.neighbours.values)
     negatives = len(np.unique(batch.users * items + batch.negatives)) * (layers + 1)
+    aggregated = len(np.unique(batch.negatives)) * (layers + 1)
     up = items * (1 + layers)  # Algorithm 1, line 4, and Algorithm 4, line 9.
     up += routes.n_clients * layers  # Algorithm 4, line 4.
     up += entries + negatives  # Algorithm 9, lines 8 and 9.
     up += layers * (entries + neighbours)  # Algorithm 6, lines 7 and 12.
     down = entries * (1 + layers)  # Algorithm 1, line 6, and Algorithm 4, line 11.
     down += layers * neighbours  # Algorithm 4, line 6.
-    down += items + 2 * negatives  # Algorithm 9, lines 1, 11 and 12.
+    down += negatives + items + aggregated  # Algorithm 9, lines 1, 11 and 12.
     down += layers * (items + routes.n_clients)  # Algorithm 6, lines 14 and 15.
     if config.model == "lightgcn+":
         listed = len(routes.listed.values)

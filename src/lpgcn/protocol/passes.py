@@ -122,21 +122,26 @@ class Passes:
         """g^(L): the client's own from its loss, its items' from what the batch clients sent."""
         wanted, wants_user = self._wanted(message), m.flag(message.wants_user, "wants_user")
         batch_size = m.one_number(message.batch_size, "batch_size", least=1)
-        gradient = None
         if self.owner is None:
             m.unused(message, *_FOR_OWNERS)
+            self._begin_gradient(None, batch_size)
         else:
-            gradient = self.loss_stage.item_gradient(message, header, self.owner)
-        self._begin_gradient(gradient, batch_size)
+            gradient, met = self.loss_stage.item_gradient(message, header, self.owner)
+            self._begin_gradient(gradient, batch_size)
+            self._doors.keys.contacts_in |= met
         return self._push(header, wanted, self._own_push(), wants_user=wants_user)
 
     def _begin_gradient(self, items: LossGradient | None, batch_size: int) -> None:
-        said = self.loss_stage.said
-        own = no_gradient(self.user.nodes.push) if said is None else said.gradient
-        self.loss_total += fixed_point.total(self.user.begin_gradient(own, batch_size))
-        if self.owner is not None:
-            touched = items or no_gradient(self.owner.nodes.push)
-            self.loss_total += fixed_point.total(self.owner.begin_gradient(touched, batch_size))
+        """Numbers that are too large to be added up are refused before anything changes."""
+        said, user, owner = self.loss_stage.said, self.user, self.owner
+        own = no_gradient(user.nodes.push) if said is None else said.gradient
+        total = fixed_point.total(user.regulariser(own))
+        if owner is not None:
+            touched = items or no_gradient(owner.nodes.push)
+            total += fixed_point.total(owner.regulariser(touched))
+            owner.begin_gradient(touched, batch_size)
+        user.begin_gradient(own, batch_size)
+        self.loss_total += total
         self._gradient_begun = True
 
     def backward(self, message: m.Exchange, header: Header) -> m.Push:

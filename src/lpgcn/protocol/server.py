@@ -74,7 +74,7 @@ class Server:
         self._config, self._n_clients, self._n_items = config, n_clients, n_items
         self._planner, self._transport, self._witness = planner, transport, witness
         self._sizes = Sizes.of(config)
-        self._limit = self._sizes.largest(n_clients, n_items)
+        self._limit = self._sizes.largest(n_clients, n_items, config.batch_size)
         self._run = secrets.token_bytes(m.RUN_BYTES)
         self._step = 0
         self.ledger = Ledger()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,8 @@ from lpgcn.protocol.suite import SUITES, Key, Kind
 
 Int64 = npt.NDArray[np.int64]
 
-_BYTES = {"float32": 4, "float64": 8}
+LARGEST: Final = 1 << 30
+_BYTES: Final = {"float32": 4, "float64": 8}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Sizes:
             item=row_bytes(vector, suite[Kind.ITEM]),
             user_forward=row_bytes(vector, suite[Kind.USER_FORWARD]),
             user_backward=row_bytes(vector, suite[Kind.USER_BACKWARD]),
-            loss_user=row_bytes(vector, suite[Kind.LOSS]),
+            loss_user=row_bytes(vector, suite[Kind.USER_FINAL]),
             pair_overhead=row_bytes(0, suite[Kind.LOSS]),
             pair=pair,
             negative=negative if clear_loss else negative + CHANNEL_OVERHEAD,
@@ -60,11 +62,14 @@ class Sizes:
         return {
             Kind.USER_FORWARD: self.user_forward,
             Kind.USER_BACKWARD: self.user_backward,
-            Kind.LOSS: self.loss_user,
+            Kind.USER_FINAL: self.loss_user,
         }[kind]
 
-    def largest(self, n_users: int, n_items: int) -> int:
-        """No message is longer: every row of every kind, and a kilobyte for the rest."""
-        per_user = self.user_forward + self.negative + self.introduction + 256
-        per_pair = self.pair.itemsize + self.pair_overhead + 8
-        return 1024 + n_users * per_user + n_items * (self.item + 64) + per_pair * n_users * n_items
+    def largest(self, n_users: int, n_items: int, batch_size: int) -> int:
+        """No message is longer: a row of every kind for all that there can be one for, and a
+        kilobyte for the rest. A message of more than a gigabyte is no message for a client."""
+        per_user = self.user_forward + self.introduction + self.pair_overhead + 256
+        per_sample = self.negative + self.item + 64
+        per_entry = max(self.pair.itemsize, 4) * n_users * n_items
+        rows = n_users * per_user + n_items * (self.item + 64) + batch_size * per_sample
+        return min(1024 + rows + per_entry, LARGEST)

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Final, Literal
 
 SuiteName = Literal["sealed", "paper"]
+Suite = Mapping["Kind", "Key"]
 
 
 class Kind(Enum):
@@ -22,8 +23,10 @@ class Kind(Enum):
     """x_u on the way forward."""
     USER_BACKWARD = auto()
     """x_u on the way back."""
+    USER_FINAL = auto()
+    """e_u, for the loss of the items' owners."""
     LOSS = auto()
-    """The loss gradients: e_u, and s_ui and n_ui of each item."""
+    """s_ui and n_ui of each listed item, and all that is said about a negative."""
 
 
 class Key(Enum):
@@ -36,20 +39,37 @@ class Key(Enum):
     SENDER = auto()
     """The sender's convolution-clients: K_u."""
     PAIRWISE = auto()
-    """The one owner it is for. The user's vector, which goes to several owners, is under K_u."""
+    """The one owner it is for."""
 
 
-SUITES: Final[Mapping[SuiteName, Mapping[Kind, Key]]] = {
+SUITES: Final[Mapping[SuiteName, Suite]] = {
     "paper": {
         Kind.ITEM: Key.CLEAR,
         Kind.USER_FORWARD: Key.GROUP,
         Kind.USER_BACKWARD: Key.CLEAR,
+        Kind.USER_FINAL: Key.CLEAR,
         Kind.LOSS: Key.CLEAR,
     },
     "sealed": {
         Kind.ITEM: Key.GROUP,
         Kind.USER_FORWARD: Key.SENDER,
         Kind.USER_BACKWARD: Key.SENDER,
+        Kind.USER_FINAL: Key.SENDER,
         Kind.LOSS: Key.PAIRWISE,
     },
 }
+
+
+def user_key(suite: Suite) -> Key:
+    """What K_u, under which a client seals all of its own vectors, is made from."""
+    users = {suite[kind] for kind in (Kind.USER_FORWARD, Kind.USER_BACKWARD, Kind.USER_FINAL)}
+    keys = users - {Key.CLEAR} or {Key.CLEAR}
+    possible = (
+        keys < {Key.CLEAR, Key.GROUP, Key.SENDER}
+        and len(keys) == 1
+        and suite[Kind.ITEM] in (Key.CLEAR, Key.GROUP)
+        and suite[Kind.LOSS] in (Key.CLEAR, Key.PAIRWISE)
+    )
+    if not possible:
+        raise NotImplementedError(f"no client can keep to this suite: {dict(suite)}")
+    return keys.pop()

@@ -145,8 +145,12 @@ class User:
         listed[self._by_id] = table[:n_listed]
         return LossMessage(final, listed, table[n_listed:], found.loss, gradient)
 
-    def begin_gradient(self, gradient: LossGradient, batch_size: int) -> Float64:
-        return self._reg * self.nodes.begin_gradient(gradient, self._reg / batch_size)
+    def regulariser(self, gradient: LossGradient) -> Float64:
+        """The share of this node in the loss, ½λn·‖e^(0)‖²."""
+        return self._reg * self.nodes.norms(gradient)
+
+    def begin_gradient(self, gradient: LossGradient, batch_size: int) -> None:
+        self.nodes.begin_gradient(gradient, self._reg / batch_size)
 
 
 def no_gradient(like: Tensor) -> LossGradient:

@@ -161,9 +161,8 @@ class Centralized:
         )
         self._loss_total += fixed_point.total(found.loss)
         for nodes, loss in ((self._users, at_users), (self._items, at_items)):
-            self._loss_total += fixed_point.total(
-                reg * nodes.begin_gradient(loss, reg / batch.size)
-            )
+            self._loss_total += fixed_point.total(reg * nodes.norms(loss))
+            nodes.begin_gradient(loss, reg / batch.size)
 
     def _backward(self) -> dict[str, Tensor]:
         """Algorithm 6: L exchanges, then [half exchange]; the gradients of all parameters."""

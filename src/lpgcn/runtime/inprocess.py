@@ -54,7 +54,9 @@ class Calls:
 
 def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
     """What each client is started with: its own interactions, and nothing of anybody else's."""
-    popularity = b""
+    popularity, seed = b"", config.seed
+    # The server draws the batches from its seed: who has it knows which handle is whose.
+    config = config.changed(seed=0)
     if config.virtual_draw == "popularity":
         popularity = split.train.item_degrees.astype(np.float64).tobytes()
     for user in range(split.n_users):
@@ -63,8 +65,8 @@ def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
             n_users=split.n_users,
             n_items=split.n_items,
             config=config,
-            seed=config.seed,
-            private_seed=config.seed,
+            seed=seed,
+            private_seed=seed,
             train=_items(split.train.items_of(user)),
             valid=_items(split.valid.items_of(user)),
             test=_items(split.test.items_of(user)),

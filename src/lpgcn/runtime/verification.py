@@ -85,9 +85,9 @@ def _compared(
         zip(measured, expected, strict=True), 1
     ):
         differences = [abs(loss - other[0])]
-        differences += [abs(value - other[1].values[name]) for name, value in valid.values.items()]
+        differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
         differences += [
-            (value - other[2][name]).abs().max().item() for name, value in parameters.items()
+            (parameters[name] - value).abs().max().item() for name, value in other[2].items()
         ]
         yield Comparison(
             model=config.model,

@@ -98,7 +98,7 @@ class Workers:
     """A `Host` that shares its clients out among processes."""
 
     def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
-        self._failure: WorkerError | None = None
+        self._failure: BaseException | None = None
         self._workers = [Worker() for _ in range(count)]
         try:
             self.perform(_START, profiles)
@@ -112,10 +112,10 @@ class Workers:
         After a failure nobody knows what the clients have done, so that every later call fails too.
         """
         if self._failure is not None:
-            raise WorkerError(f"a worker failed before: {self._failure}")
+            raise WorkerError(f"a call failed before: {self._failure!r}")
         try:
             return self._perform(action, arguments)
-        except WorkerError as error:
+        except BaseException as error:
             self._failure = error
             raise
 
