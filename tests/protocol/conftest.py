@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import MethodType
 
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from torch import Tensor
 
 from lpgcn.config import Config
@@ -20,6 +24,7 @@ from lpgcn.runtime.inprocess import profiles
 
 Pairs = list[tuple[int, int]]
 Planner = Callable[[TokenGraph], Plan]
+CIPHERS = (AESGCM, AES256, X25519PrivateKey)
 
 
 @dataclass
@@ -91,6 +96,50 @@ def make_split(train: Pairs, n_users: int, n_items: int, heldout: Pairs | None =
 
     held = part(heldout or [])
     return Split("tiny", part(train), held, held, Ids(np.arange(n_users)), Ids(np.arange(n_items)))
+
+
+def picture(party: object) -> dict[str, object]:
+    """Everything that can be reached from a party, by its path: numbers, arrays, keys, claims of
+    nonces. Ciphers cannot be looked into and stand for themselves."""
+    found: dict[str, object] = {}
+    seen: set[int] = set()
+
+    def visit(path: str, thing: object) -> None:
+        if isinstance(thing, (torch.Tensor, np.ndarray)):
+            array = np.ascontiguousarray(thing)
+            found[path] = (array.shape, str(array.dtype), array.tobytes())
+        elif thing is None or isinstance(thing, (bool, int, float, str, bytes, np.dtype)):
+            found[path] = thing
+        elif isinstance(thing, (*CIPHERS, type, MethodType)) or callable(thing):
+            found[path] = id(thing.__self__) if isinstance(thing, MethodType) else id(thing)
+        elif id(thing) not in seen:
+            seen.add(id(thing))
+            for name, value in inside(thing):
+                visit(f"{path}.{name}", value)
+
+    visit("", party)
+    return found
+
+
+def inside(thing: object) -> Iterator[tuple[object, object]]:
+    if isinstance(thing, dict):
+        yield "keys", " ".join(map(str, thing))
+        yield from thing.items()
+    elif isinstance(thing, (set, frozenset)):
+        yield from enumerate(sorted(thing))
+    elif isinstance(thing, (list, tuple)):
+        yield "length", len(thing)
+        yield from enumerate(thing)
+    else:
+        names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+        names += getattr(thing, "__struct_fields__", ())
+        yield from ((name, getattr(thing, name, None)) for name in names)
+        yield from getattr(thing, "__dict__", {}).items()
+
+
+@pytest.fixture(scope="session")
+def picture_of() -> Callable[[object], dict[str, object]]:
+    return picture
 
 
 @pytest.fixture(scope="session")

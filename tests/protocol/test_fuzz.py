@@ -61,8 +61,8 @@ def mutated(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:
 class Fuzzed:
     """A federation in which each message is preceded by `each` mutated ones."""
 
-    def __init__(self, federation: Any, each: int, rng: random.Random) -> None:
-        self.federation, self.each, self.rng = federation, each, rng
+    def __init__(self, federation: Any, each: int, rng: random.Random, picture: Make) -> None:
+        self.federation, self.each, self.rng, self.picture = federation, each, rng, picture
         self.deliver, federation.deliver = federation.deliver, self.fuzz_client
         self.read, federation.server._read = federation.server._read, self.fuzz_server
         self.tried: Counter[str] = Counter()
@@ -71,6 +71,7 @@ class Fuzzed:
         clients, pool = self.federation.clients, [request]
         pool += [data for _, data in self.federation.requests[-20:]]
         before = copy.deepcopy(clients[client])
+        untouched = self.picture(clients[client])
         for _ in range(self.each):
             bad = mutated(request, pool, self.rng)
             try:
@@ -80,6 +81,8 @@ class Fuzzed:
             else:
                 self.tried["answered by a client"] += 1
                 clients[client] = copy.deepcopy(before)
+                untouched = self.picture(clients[client])
+        assert self.picture(clients[client]) == untouched, "what was refused has changed something"
         clients[client] = before
         return self.deliver(client, request)
 
@@ -94,13 +97,13 @@ class Fuzzed:
         return self.read(client, data, asked, kind)
 
 
-def fuzz(federation_of: Make, split_of: Make, each: int) -> Counter[str]:
+def fuzz(federation_of: Make, split_of: Make, picture_of: Make, each: int) -> Counter[str]:
     tried: Counter[str] = Counter()
     for model in ("lightgcn", "lightgcn+"):
         for suite in ("sealed", "paper"):
             split = split_of(TRAIN, 4, 9, HELD_OUT)
             federation = federation_of(split, TINY.changed(model=model, suite=suite))
-            fuzzed = Fuzzed(federation, each, random.Random(f"{model} {suite}"))
+            fuzzed = Fuzzed(federation, each, random.Random(f"{model} {suite}"), picture_of)
             federation.train(2)
             federation.server.measure("valid")
             federation.server.take_loss()
@@ -117,8 +120,10 @@ def copied_ciphers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @huge_numbers
 @pytest.mark.usefixtures("copied_ciphers")
-def test_mutated_messages_are_answered_or_refused(federation_of: Make, split_of: Make) -> None:
-    tried = fuzz(federation_of, split_of, each=5)
+def test_mutated_messages_are_answered_or_refused(
+    federation_of: Make, split_of: Make, picture_of: Make
+) -> None:
+    tried = fuzz(federation_of, split_of, picture_of, each=5)
     assert tried.total() > 3_000, tried
     assert tried["refused by a client"] > 1_000
 
@@ -127,10 +132,13 @@ def test_mutated_messages_are_answered_or_refused(federation_of: Make, split_of:
 @pytest.mark.slow
 @pytest.mark.usefixtures("copied_ciphers")
 def test_a_hundred_thousand_mutated_messages_are_answered_or_refused(
-    federation_of: Make, split_of: Make, capsys: pytest.CaptureFixture[str]
+    federation_of: Make,
+    split_of: Make,
+    picture_of: Make,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tried = fuzz(federation_of, split_of, each=150)
+    tried = fuzz(federation_of, split_of, picture_of, each=150)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     with capsys.disabled():
         print(f"\n{tried.total():,} mutated messages: {dict(tried)}, {grown:,} kB")  # noqa: T201
