@@ -1,6 +1,6 @@
 """The server: it knows tokens, lists and ciphertexts, and sends every row where it is needed.
 
-Written over `call({client: bytes}) -> {client: bytes}`; it knows no transport. The stages are named
+Written over `call(requests) -> {client: bytes}`; it knows no transport. The stages are named
 methods in the order of the protocol: initialise (keys, tokens, plan, verification), then for every
 step forward → loss → backward → update.
 """
