@@ -47,9 +47,10 @@ def verify(
 ) -> int:
     """Show that nothing is lost: all ways to run, side by side.
 
-    Trains DATASET centralised, simulated and federated for --epochs (3 if not given), and prints
-    for each epoch the loss, Recall@5, NDCG@5 and the largest difference of any of them, or of any
-    parameter, from the centralised run. The exit code is 1 if any difference is not zero.
+    Trains DATASET centralised, simulated (which is the centralised arithmetic beside a plan and a
+    ledger) and federated, for --epochs (3 if not given), and prints for each epoch the loss,
+    Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
+    the centralised run. The exit code is 1 if any difference is not zero.
     """
     from lpgcn.data import load
     from lpgcn.report.curves import plot_comparisons
