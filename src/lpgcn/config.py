@@ -109,6 +109,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
 
     @property
+    def number_bytes(self) -> int:
+        """The size of one number of a vector."""
+        return 4 if self.dtype == "float32" else 8
+
+    @property
     def alpha(self) -> tuple[int, float]:
         """`virtual_items` as (count, ratio of |I_u|)."""
         text = self.virtual_items.strip()

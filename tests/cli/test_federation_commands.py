@@ -56,9 +56,13 @@ def test_verify_fails_when_something_differs(data: Path, monkeypatch: pytest.Mon
         self.set_parameters(parameters)
 
     monkeypatch.setattr(Federated, "step", disturbed)
-    done = lpgcn("verify", "ml-100k", "--epochs", "1", *SMALL, "--combinations", "given")
+    done = lpgcn("verify", "ml-100k", "--epochs", "1", *SMALL, "--plot", str(data / "x.png"),
+        "--model", "lightgcn", "--suite", "paper", "--virtual-items", "0",
+    )  # fmt: skip
     assert done.exit_code == 1, done.output
     assert "NOT lossless" in done.stdout
+    assert "federated paper" in done.stdout and "federated sealed" not in done.stdout
+    assert "lightgcn+" not in done.stdout
 
 
 @pytest.mark.parametrize("planner", ["cover", "greedy"])
@@ -77,6 +81,14 @@ def test_plan_never_convolves_who_must_not(data: Path) -> None:
         "plan", "ml-100k", "--planner", "cover", "--never-convolve", str(excused), "--json"
     )
     assert done.exit_code == 0, done.output
+    everybody = "".join(f" {user} \n" for user in range(1, 10))
+    excused.write_text(everybody)
+    asked = ("--never-convolve", str(excused), "--max-load", "none", "--json")
+    for planner in ("cover", "greedy", "partition"):
+        done = lpgcn("plan", "ml-100k", "--planner", planner, *asked)
+        assert json.loads(done.stdout)["convolution_clients"] == 1, "the tenth owns everything"
+    excused.write_bytes(b"\xff\xfe1")
+    assert "UTF-8" in lpgcn("plan", "ml-100k", "--never-convolve", str(excused)).stderr
     missing = lpgcn("plan", "ml-100k", "--never-convolve", str(data / "nowhere"))
     assert missing.exit_code == 2
     assert "nowhere" in missing.stderr
@@ -117,3 +129,37 @@ def test_a_federated_run_reports_its_traffic_and_a_transcript(data: Path) -> Non
     assert "server" in parties and len(parties) == 11
     refused = lpgcn("train", "ml-100k", "--out", str(data / "no"), "--transcript", "x", *SMALL)
     assert refused.exit_code == 2
+
+
+def test_a_run_that_cannot_begin_leaves_the_folder_as_it_was(data: Path) -> None:
+    out = data / "kept"
+    simulated = ("train", "ml-100k", *SMALL, "--mode", "simulated", "--epochs", "1")
+    assert lpgcn(*simulated, "--out", str(out)).exit_code == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    impossible = lpgcn(*simulated, "--out", str(out), "--overwrite", "--max-load", "1")
+    assert impossible.exit_code == 2
+    assert "is item" in impossible.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    elsewhere = data / "new"
+    assert lpgcn(*simulated, "--out", str(elsewhere), "--max-load", "1").exit_code == 2
+    assert lpgcn(*simulated, "--out", str(elsewhere)).exit_code == 0
+
+
+def test_plan_takes_the_files_and_the_configuration_of_a_run(data: Path) -> None:
+    config, mine = data / "mine.toml", data / "mine.csv"
+    config.write_text('planner = "cover"\ndtype = "float64"\nlr = 0.1\n')
+    pairs = [f"{user},{item}" for user in range(9) for item in range(12) if (user + item) % 4]
+    mine.write_text("user_id,item_id\n" + "\n".join(pairs) + "\n")
+    done = lpgcn("plan", "--train", str(mine), "--config", str(config), "--json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert figures["planner"] == "cover"
+    assert figures["bytes_per_client"] == 64 * 3 * 8 * figures["neighbours"] / 9
+    assert lpgcn("plan", "--train", str(mine), "--lr", "0.1").exit_code == 2
+
+
+def test_pictures_that_cannot_be_drawn_are_refused_before_the_work(data: Path) -> None:
+    for command in (("plan", "ml-100k", "--planner", "cover"), ("verify", "ml-100k", *SMALL)):
+        done = lpgcn(*command, "--plot", str(data / "picture"))
+        assert done.exit_code == 2
+        assert "not the name of a picture" in done.stderr

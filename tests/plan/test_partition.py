@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpgcn.plan import PlanOptions, TokenGraph, cost, make_plan
+from lpgcn.plan import PlanOptions, TokenGraph, cost, loads, make_plan
+from lpgcn.plan.options import PartitionerError
 from lpgcn.plan.partition import installed, shares
 
 needs_mtkahypar = pytest.mark.skipif(not installed(), reason="Mt-KaHyPar is not installed")
@@ -44,13 +45,33 @@ def test_communities_are_found(communities: TokenGraph) -> None:
 
 
 @needs_mtkahypar
-def test_the_plan_depends_on_the_seed_and_not_on_threads(communities: TokenGraph) -> None:
-    def owners(seed: int, threads: int) -> list[int]:
-        wanted = PlanOptions(planner="partition", max_load=100, threads=threads)
+def test_the_plan_depends_on_the_seed_alone(communities: TokenGraph) -> None:
+    def owners(seed: int) -> list[int]:
+        wanted = PlanOptions(planner="partition", max_load=100)
         return make_plan(communities, wanted, seed).owner.tolist()
 
-    assert owners(1, 1) == owners(1, 2)
-    assert owners(1, 1) != owners(2, 1)
+    assert owners(1) == owners(1)
+    assert owners(1) != owners(2)
+
+
+@needs_mtkahypar
+def test_clients_with_one_token_each_are_no_hyperedges() -> None:
+    graph = TokenGraph(np.arange(61), np.arange(60) % 7, 7)
+    plan = make_plan(graph, PlanOptions(planner="partition", max_load=20), 0)
+    assert loads(graph, plan).max() <= 20
+
+
+@needs_mtkahypar
+def test_where_the_partitioner_fails_auto_is_greedy(
+    communities: TokenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise PartitionerError("no memory")
+
+    monkeypatch.setattr("lpgcn.plan.planner.partition", fails)
+    assert make_plan(communities, PlanOptions(), 0).planner in {"greedy", "cover"}
+    with pytest.raises(PartitionerError):
+        make_plan(communities, PlanOptions(planner="partition"), 0)
 
 
 @needs_mtkahypar
@@ -63,6 +84,7 @@ def test_without_a_load_limit_the_number_of_parts_is_what_was_asked(
     assert capfd.readouterr() == ("", "")
 
 
+@needs_mtkahypar
 def test_without_any_limit_one_client_owns_everything(communities: TokenGraph) -> None:
     plan = make_plan(communities, PlanOptions(planner="partition", max_load=None), 0)
     assert plan.convolution_clients.size == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,9 @@ from lpgcn.data import Split
 from lpgcn.evaluation import METRICS
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
+from lpgcn.plan.partition import installed
 from lpgcn.runtime.centralized import Centralized, Samples
+from lpgcn.runtime.planning import planner_for
 
 Pairs = list[tuple[int, int]]
 Make = Callable[..., Any]
@@ -76,12 +79,37 @@ def graphs(draw: st.DrawFn) -> tuple[Pairs, int, int, Pairs]:
     batch_size=st.integers(1, 20),
     mask=st.sampled_from(["train", "train+valid"]),
     seed=st.integers(0, 2**40),
+    owners=st.none() | st.randoms(use_true_random=False),
 )
 def test_any_federation_gives_the_bits_of_the_centralised_model(
-    federation_of: Make, split_of: Make, graph: tuple[Pairs, int, int, Pairs], **settings: Any
+    federation_of: Make,
+    split_of: Make,
+    graph: tuple[Pairs, int, int, Pairs],
+    owners: random.Random | None,
+    **settings: Any,
 ) -> None:
+    """With the paper's plan, or with any: what holds for arbitrary owners holds for planners."""
     split = split_of(*graph)
-    assert_same_bits(federation_of(split, TINY.changed(**settings)))
+
+    def any_owners(graph: TokenGraph) -> Plan:
+        assert owners is not None
+        drawn = [owners.randrange(graph.n_clients) for _ in range(graph.n_tokens)]
+        return Plan(np.array(drawn, dtype=np.int64), "any")
+
+    planner = None if owners is None else any_owners
+    assert_same_bits(federation_of(split, TINY.changed(**settings), planner))
+
+
+@pytest.mark.parametrize("planner", ["greedy", "partition"])
+def test_our_planners_lose_nothing(federation_of: Make, split_of: Make, planner: str) -> None:
+    if planner == "partition" and not installed():
+        pytest.skip("Mt-KaHyPar is not installed")
+    train = [(user, (5 * user + 3 * way) % 30) for user in range(20) for way in range(6)]
+    split = split_of(sorted(set(train)), 20, 30, [(0, 29)])
+    config = TINY.changed(planner=planner, max_load="12", virtual_items="1")
+    federation = federation_of(split, config, planner_for(split, config))
+    assert_same_bits(federation)
+    assert federation.server.plan.planner == planner
 
 
 @both_models

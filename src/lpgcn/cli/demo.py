@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Final
 
 import click
 
 from lpgcn.cli.terminal import metrics_table, say, show, table, traffic_report
+
+_OUT: Final = Path("runs/federated-demo")
 
 
 @click.command(
@@ -15,9 +18,8 @@ from lpgcn.cli.terminal import metrics_table, say, show, table, traffic_report
 Example:
   lpgcn demo --out runs/federated-demo""",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/federated-demo"), show_default=True
-)
+@click.option("--out", type=click.Path(path_type=Path), default=_OUT, show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace runs in another --out than the default.")
 @click.option(
     "--config",
     "config_file",
@@ -26,7 +28,7 @@ Example:
 )
 @click.option("--user", default="user-1", show_default=True, help="Whose client recommends.")
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
-def demo(out: Path, config_file: Path | None, user: str, workers: int) -> int:
+def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, workers: int) -> int:
     """The whole system on the built-in data set.
 
     Trains a federation whose clients hold only their own interactions, under encryption; trains the
@@ -54,12 +56,13 @@ def demo(out: Path, config_file: Path | None, user: str, workers: int) -> int:
                 best.extend(engine.recommend(index, 10))
 
     central = out.with_name(f"{out.name}-centralized")
+    replace = overwrite or out == _OUT
     with Display(out) as display:
-        ours = train("demo", config, out=out, overwrite=True, workers=workers, observer=display)
+        ours = train("demo", config, out=out, overwrite=replace, workers=workers, observer=display)
     say("now the same model, centralised, to compare")
     with Display(central) as display:
         config = config.changed(mode="centralized")
-        theirs = train("demo", config, out=central, overwrite=True, observer=display)
+        theirs = train("demo", config, out=central, overwrite=replace, observer=display)
     vectors = [Recommender.load(folder).vectors for folder in (out, central)]
     difference = max(
         (getattr(vectors[0], kind) - getattr(vectors[1], kind)).abs().max().item()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 from msgspec import inspect
+
+from lpgcn.config import Config, parse, read_toml
+from lpgcn.runtime.source import Source
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -33,14 +37,18 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def field_options(struct: type[msgspec.Struct], section: str) -> Callable[[Decorated], Decorated]:
-    """A decorator that adds an option for every field with a default.
+def field_options(
+    struct: type[msgspec.Struct], section: str, *, without: Container[str] = ()
+) -> Callable[[Decorated], Decorated]:
+    """A decorator that adds an option for every field with a default, but for some.
 
     An option that is not given is None or (), never the default: see `given`.
     """
     described = inspect.type_info(struct)
     assert isinstance(described, inspect.StructType)
-    fields = [field for field in described.fields if not field.required]
+    fields = [
+        field for field in described.fields if not field.required and field.name not in without
+    ]
     kind = type("Option", (FieldOption,), {"section": section})
 
     def decorate(command: Decorated) -> Decorated:
@@ -58,6 +66,36 @@ def given(struct: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any
         for name in struct.__struct_fields__
         if (value := values.get(name)) is not None and value != ()
     }
+
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file with any keys of a configuration; flags override it.",
+)
+
+
+def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the file and the flags ask for; flags override the file."""
+    values = {}
+    if config_file is not None:
+        values = read_toml(config_file)
+        parse(values, where=str(config_file))
+    return {**values, **given(Config, fields)}
+
+
+def data_asked(dataset: str | None, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `Source` that were given; a file of one's own needs no name."""
+    train = fields["train"]
+    return given(Source, {**fields, "dataset": dataset or (Path(train).stem if train else None)})
+
+
+def source_asked(dataset: str | None, fields: dict[str, Any]) -> Source:
+    data = data_asked(dataset, fields)
+    if "dataset" not in data:
+        raise click.UsageError("Missing argument 'DATASET'; see `lpgcn data list`.")
+    return Source(**data)
 
 
 def _names(field: inspect.Field) -> tuple[str, str]:

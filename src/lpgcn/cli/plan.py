@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
+from lpgcn.runtime.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lpgcn.plan import PlanCost, PlannerName, PlanOptions, Progress, TokenGraph
+    from lpgcn.data import Split
+    from lpgcn.plan import PlanCost, PlannerName, Progress, TokenGraph
     from lpgcn.plan.sweep import LoadPoint
 
     Sweep = tuple[Sequence[PlanCost], Mapping[str, Sequence[LoadPoint]]]
+
+
+_RELEVANT = {
+    "layers", "dim", "dtype", "seed", "virtual_items", "virtual_draw", "planner", "max_load",
+    "max_items_per_client", "never_convolve", "convolution_clients",
+}  # fmt: skip
+"""What a plan and its costs depend on."""
 
 
 @click.command(
@@ -30,47 +39,57 @@ Examples:
   lpgcn plan gowalla --layers 4 --virtual-items 10 --max-load 2000 --plot loads.png
   lpgcn plan yelp2018 --layers 3 --sweep --plot sweep.png""",
 )
-@click.argument("dataset")
+@click.argument("dataset", required=False)
+@config_option
 @click.option("--sweep", is_flag=True, help="Cost over k as in RQ5, and over the load limit.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A picture of the plan or the sweep.")
 @json_option
-@field_options(Config, "Configuration")
-def plan(dataset: str, sweep: bool, plot: Path | None, as_json: bool, **fields: Any) -> None:
-    """Choose who computes which item, and say what that costs.
-
-    Of the configuration, the virtual items, the planner and its limits, the layers, the embedding
-    size and the seed matter.
-    """
-    from lpgcn.data import load
-    from lpgcn.plan import cost
-    from lpgcn.runtime.planning import plan_options, planner_for
+@field_options(Source, "Files of your own")
+@field_options(Config, "Configuration", without=set(Config.__struct_fields__) - _RELEVANT)
+def plan(
+    dataset: str | None,
+    config_file: Path | None,
+    sweep: bool,
+    plot: Path | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Choose who computes which item, and say what that costs."""
+    from lpgcn.report.picture import check_place
+    from lpgcn.report.plans import plot_loads, plot_sweep
+    from lpgcn.runtime.planning import plan_cost, planner_for
     from lpgcn.runtime.simulated import token_graph
 
-    config = Config().changed(**given(Config, fields))
-    split = load(dataset)
+    if sweep and fields["max_load"]:
+        raise click.UsageError("--sweep tries one load limit after the other: leave out --max-load")
+    config = Config().changed(**asked(config_file, fields))
+    if plot is not None:
+        check_place(plot)
+    split = source_asked(dataset, fields).resolved().open(config.seed)
     graph = token_graph(split, config)
     if sweep:
-        over_k, curves = _sweep(graph, plan_options(split, config), config, plot)
+        over_k, curves = _sweep(graph, split, config)
         if as_json:
             print_json({"candidates": over_k, "loads": curves})
         else:
             _show_sweep(over_k, curves)
+        if plot is not None:
+            plot_sweep(over_k, curves, plot)
+            say(f"the picture is {plot}")
         return
     began = time.monotonic()
     with console(stderr=True).status("planning") as status:
         made = planner_for(split, config, _progress(status))(graph)
     seconds = time.monotonic() - began
-    found = cost(graph, made, layers=config.layers, dimension=config.dim)
-    if plot is not None:
-        from lpgcn.report.plans import plot_loads
-
-        plot_loads(graph, [made], plot)
-        say(f"the picture is {plot}")
+    found = plan_cost(graph, made, config)
     if as_json:
         print_json({**msgspec.to_builtins(found), "seconds": round(seconds, 3)})
     else:
         title = f"{split.name} · α = {config.virtual_items} · planner {found.planner}"
         show(table(_figures(found, seconds), "figure", "value", title=title))
+    if plot is not None:
+        plot_loads(graph, [made], plot)
+        say(f"the picture is {plot}")
 
 
 def _figures(found: PlanCost, seconds: float) -> list[list[str]]:
@@ -94,36 +113,33 @@ def _progress(status: Any) -> Progress:
     return report
 
 
-def _sweep(graph: TokenGraph, options: PlanOptions, config: Config, plot: Path | None) -> Sweep:
-    """The paper's figure over k, and for every planner at hand traffic over the load limit."""
-    from lpgcn.plan import cost, cover
+def _sweep(graph: TokenGraph, split: Split, config: Config) -> Sweep:
+    """The paper's figure over k, and traffic over the load limit: for every planner at hand, or
+    for the one that was asked for."""
+    from lpgcn.plan import Plan, cover
     from lpgcn.plan.partition import installed
     from lpgcn.plan.sweep import load_limits, sweep_candidates, sweep_loads
+    from lpgcn.runtime.planning import plan_cost, plan_options
 
-    figures = {"layers": config.layers, "dimension": config.dim}
-    heaviest = cost(graph, cover(graph, config.seed), **figures).load_max
-    planners: tuple[PlannerName, ...] = ("cover", "greedy", "partition")
+    def measure(plan: Plan) -> PlanCost:
+        return plan_cost(graph, plan, config)
+
+    options, seed = plan_options(split, config), config.seed
+    never = options.never_convolve
+    heaviest = measure(cover(graph, seed, never_convolve=never)).load_max
+    planners: tuple[PlannerName, ...] = (options.planner,)
+    if options.planner == "auto":
+        planners = ("cover", "greedy", "partition") if installed() else ("cover", "greedy")
     with console(stderr=True).status("sweeping") as status:
         report = _progress(status)
-        over_k = sweep_candidates(graph, config.seed, **figures)
+        over_k = sweep_candidates(graph, seed, measure, never_convolve=never)
+        limits = load_limits(graph, heaviest)
         curves: dict[str, Sequence[LoadPoint]] = {
             planner: sweep_loads(
-                graph,
-                planner,
-                load_limits(graph, heaviest),
-                config.seed,
-                options=options,
-                progress=report,
-                **figures,
+                graph, planner, limits, seed, measure, options=options, progress=report
             )
             for planner in planners
-            if planner != "partition" or installed()
         }
-    if plot is not None:
-        from lpgcn.report.plans import plot_sweep
-
-        plot_sweep(over_k, curves, plot)
-        say(f"the picture is {plot}")
     return over_k, curves
 
 

@@ -54,6 +54,11 @@ class ProgressDisplay(Observer):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def planning(self, stage: str, share: float) -> None:
+        if self._stage != stage:
+            self._stage = stage
+            say(f"planning: {stage} ({share:.0%})")
+
     def stage_began(self, phase: Phase) -> None:
         """Before the first step the stages of initialisation, then where a step is."""
         name = phase.name.lower().replace("_", " ")

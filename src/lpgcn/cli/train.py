@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.options import (
+    SectionedCommand,
+    asked,
+    config_option,
+    data_asked,
+    field_options,
+    source_asked,
+)
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.terminal import (
     duration,
@@ -20,7 +27,7 @@ from lpgcn.cli.terminal import (
     show,
     traffic_report,
 )
-from lpgcn.config import Config, parse, read_toml
+from lpgcn.config import Config
 from lpgcn.runtime.source import Source
 
 if TYPE_CHECKING:
@@ -37,12 +44,7 @@ Examples:
   lpgcn train --out runs/demo --resume""",
 )
 @click.argument("dataset", required=False)
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="A TOML file with any of the keys below; flags override it.",
-)
+@config_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -84,14 +86,11 @@ def train(
     """
     if resume and (out is None or overwrite):
         raise click.UsageError("--resume needs --out, and goes without --overwrite.")
-    asked = _asked(config_file, fields)
-    data = given(Source, {**fields, "dataset": dataset or _stem(fields["train"])})
+    wanted = asked(config_file, fields)
     if resume and out:
-        source, config = _saved(out, data, asked)
-    elif "dataset" in data:
-        source, config = Source(**data), Config().changed(**asked)
+        source, config = _saved(out, data_asked(dataset, fields), wanted)
     else:
-        raise click.UsageError("Missing argument 'DATASET'; see `lpgcn data list`.")
+        source, config = source_asked(dataset, fields), Config().changed(**wanted)
     out = out or _new_folder(source.dataset, config.model)
     options = {
         "resume": resume,
@@ -106,25 +105,12 @@ def train(
         _show(summary, out)
 
 
-def _asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:
-    """What the file and the flags ask for; flags override the file."""
-    values = {}
-    if config_file is not None:
-        values = read_toml(config_file)
-        parse(values, where=str(config_file))
-    return {**values, **given(Config, fields)}
-
-
-def _saved(out: Path, data: dict[str, Any], asked: dict[str, Any]) -> tuple[Source, Config]:
+def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Source, Config]:
     """The run in a folder, with what is asked for now; `lpgcn.train` refuses any difference."""
     from lpgcn.runtime.run_folder import RunFolder
 
     run = RunFolder(out).describe()
-    return msgspec.structs.replace(run.source, **data), run.config.changed(**asked)
-
-
-def _stem(path: str | None) -> str | None:
-    return Path(path).stem if path else None
+    return msgspec.structs.replace(run.source, **data), run.config.changed(**wanted)
 
 
 def _new_folder(dataset: str, model: str) -> Path:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
 from lpgcn.cli.terminal import console, json_option, print_json, say
 from lpgcn.config import Config
+from lpgcn.runtime.source import Source
 
 if TYPE_CHECKING:
     from lpgcn.runtime.verification import Comparison
@@ -20,15 +21,11 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   lpgcn verify demo --epochs 1
-  lpgcn verify ml-100k --epochs 20 --workers 2 --plot lossless.png""",
+  lpgcn verify ml-100k --epochs 20 --workers 2 --plot lossless.png
+  lpgcn verify ml-100k --model lightgcn+ --suite sealed --virtual-items 1.0x""",
 )
-@click.argument("dataset")
-@click.option(
-    "--combinations",
-    type=click.Choice(["all", "given"]),
-    default="all",
-    help="Both models, both suites, with and without virtual items; or just the one given below.",
-)
+@click.argument("dataset", required=False)
+@config_option
 @click.option("--workers", type=click.IntRange(min=1), default=1, help="Processes for the clients.")
 @click.option(
     "--plot",
@@ -36,10 +33,11 @@ Examples:
     help="The picture of the curves; runs/verify-DATASET.png if it is not given.",
 )
 @json_option
-@field_options(Config, "Configuration")
+@field_options(Source, "Files of your own")
+@field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
 def verify(
-    dataset: str,
-    combinations: str,
+    dataset: str | None,
+    config_file: Path | None,
     workers: int,
     plot: Path | None,
     as_json: bool,
@@ -50,24 +48,22 @@ def verify(
     Trains DATASET centralised, simulated (which is the centralised arithmetic beside a plan and a
     ledger) and federated, for --epochs (3 if not given), and prints for each epoch the loss,
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
-    the centralised run. The exit code is 1 if any difference is not zero.
+    the centralised run. Both models, both suites, without and with virtual items (as many as real
+    ones), or only those that --model, --suite and --virtual-items name. The exit code is 1 if any
+    difference is not zero.
     """
-    from lpgcn.data import load
     from lpgcn.report.curves import plot_comparisons
-    from lpgcn.report.picture import can_draw
+    from lpgcn.report.picture import can_draw, check_place
     from lpgcn.runtime.verification import verify as compare
 
-    config = Config().changed(**{"epochs": 3, **given(Config, fields)})
-    chosen: dict[str, Any] = {}
-    if combinations == "given":
-        chosen = {
-            "models": [config.model],
-            "suites": [config.suite],
-            "virtual_items": [config.virtual_items],
-        }
-    elif fields["virtual_items"]:
-        chosen = {"virtual_items": ["0", config.virtual_items]}
-    split = load(dataset)
+    wanted = asked(config_file, fields)
+    config = Config().changed(**{"epochs": 3, **wanted})
+    axes = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}
+    chosen: dict[str, Any] = {axes[key]: [wanted[key]] for key in axes if key in wanted}
+    split = source_asked(dataset, fields).resolved().open(config.seed)
+    picture = plot or (Path(f"runs/verify-{split.name}.png") if can_draw() else None)
+    if picture is not None:
+        check_place(picture)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     lines: list[Comparison] = []
     screen = console(stderr=as_json)
@@ -82,18 +78,17 @@ def verify(
             f"{line.difference:g}",
             style="" if line.difference == 0 else "bold red",
         )
-    if plot is not None or can_draw():
-        path = plot or Path(f"runs/verify-{split.name}.png")
-        plot_comparisons(lines, path, f"{split.name}: centralised and federated")
-        say(f"the curves are in {path}")
-    else:
-        say("no picture of the curves: for one, install `lpgcn[plot]`")
     worst = max(line.difference for line in lines)
     verdict = "lossless" if worst == 0 else "NOT lossless"
     if as_json:
         print_json({"difference": worst, "lossless": worst == 0, "epochs": lines})
     else:
         screen.print(f"\nlargest difference of all: {worst:g}: {verdict}", style="bold")
+    if picture is None:
+        say("no picture of the curves: for one, install `lpgcn[plot]`")
+    else:
+        plot_comparisons(lines, picture, f"{split.name}: centralised and federated")
+        say(f"the curves are in {picture}")
     return int(worst != 0)
 
 

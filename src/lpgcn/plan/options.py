@@ -26,6 +26,10 @@ class ImpossibleLimitError(PlanError):
         self.token = token
 
 
+class PartitionerError(PlanError):
+    """Mt-KaHyPar failed; another planner may not."""
+
+
 class Draw(IntEnum):
     """The step under which lpgcn.random draws for a plan, one per decision."""
 
@@ -52,11 +56,9 @@ class PlanOptions:
     max_items_per_client: int | None = None
     never_convolve: frozenset[int] = frozenset()
     convolution_clients: int | None = None
-    threads: int = 2
-    """Processes that `partition` may run at once; the plan does not depend on it."""
 
     def __post_init__(self) -> None:
-        for name in ("max_load", "max_items_per_client", "convolution_clients", "threads"):
+        for name in ("max_load", "max_items_per_client", "convolution_clients"):
             value = getattr(self, name)
             lowest = 0 if name == "max_load" else 1
             if isinstance(value, int) and value < lowest:

@@ -25,7 +25,7 @@ import numpy as np
 
 from lpgcn.plan.graph import Int64, TokenGraph, starts
 from lpgcn.plan.local_search import Candidates, improve, repair
-from lpgcn.plan.options import Draw, PlanError, Progress
+from lpgcn.plan.options import Draw, PartitionerError, Progress
 from lpgcn.plan.parts import Limits, Parts
 from lpgcn.random import Purpose, integers, permutation
 
@@ -53,14 +53,12 @@ def partition(
     *,
     most_parts: int,
     seed: int,
-    threads: int,
     progress: Progress,
     split: Split | None = None,
 ) -> Int64:
     """The part of every token, in at most `most_parts` parts; in limits if the search found how.
 
-    Several numbers of parts are tried, in as many processes at once as `threads` allows; the result
-    does not depend on `threads`.
+    Several numbers of parts are tried at once, each in a process of its own.
     """
     split = split or mtkahypar
     clients = int(np.count_nonzero(np.diff(graph.offsets)))
@@ -77,7 +75,7 @@ def partition(
     exponent = _exponent(scout, clients)
     sizes = sorted({n_parts(exponent, filling) for filling in _FILLINGS})
     progress(f"partitioning into {' and '.join(map(str, sizes))} parts", 0.15)
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(len(sizes)) as pool:
         found = list(pool.map(lambda size: split(graph, weights, size, seed), sizes))
     progress("moving tokens", 0.8)
     plans = [scout, *(refined(graph, part_of, limits, most_parts) for part_of in found)]
@@ -174,7 +172,7 @@ def mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> Int
         command = [sys.executable, "-P", str(_PROCESS), folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise PlanError(
+            raise PartitionerError(
                 f"Mt-KaHyPar failed on {graph.n_tokens} tokens and {n_parts} parts (status "
                 f"{done.returncode}): {done.stderr.strip()[-500:]}; try the planner 'greedy'"
             )

@@ -13,6 +13,7 @@ from lpgcn.plan.greedy import fitted, greedy
 from lpgcn.plan.options import (
     Draw,
     ImpossibleLimitError,
+    PartitionerError,
     PlanError,
     PlannerName,
     PlanOptions,
@@ -45,15 +46,17 @@ def make_plan(
     if not graph.n_tokens:
         return Plan(np.zeros(0, np.int64), asked)
     found: list[tuple[int, Plan]] = []
-    failures: list[ImpossibleLimitError] = []
+    failures: list[PlanError] = []
     for planner in _ORDER[asked]:
         if planner == "greedy" and found and found[0][1].planner == asked:
             break
         try:
             plan = Plan(_owners(graph, planner, options, limits, seed, report), planner)
             load = loads(graph, plan)
-            _check_kept(graph, plan, load, limits)
-        except ImpossibleLimitError as failure:
+            _check_kept(graph, plan, load, limits, options)
+        except (ImpossibleLimitError, PartitionerError) as failure:
+            if isinstance(failure, PartitionerError) and options.planner != "auto":
+                raise
             failures.append(failure)
         else:
             found.append((int(load.sum()), plan))
@@ -122,7 +125,6 @@ def _partitioned(
             limits,
             most_parts=most_parts,
             seed=seed,
-            threads=options.threads,
             progress=report,
         )
     owners = allowed[permutation(seed, Purpose.PLAN, allowed.size, Draw.PART_OWNER)]
@@ -156,7 +158,7 @@ def _check_possible(graph: TokenGraph, options: PlanOptions, limits: Limits) -> 
     if least.max(initial=0) > limits.max_load:
         token = int(least.argmax())
         raise ImpossibleLimitError(
-            f"max_load is {limits.max_load}, but token {token} is listed by "
+            f"{_named(options, limits)}, but token {token} is listed by "
             f"{graph.degrees[token]} clients, so that its owner must receive {least[token]} "
             f"vectors a layer; set max_load to {least[token]} or more",
             token,
@@ -168,7 +170,22 @@ def _keeps(plan: Plan, load: Int64, limits: Limits) -> bool:
     return bool((load <= limits.max_load).all() and (items <= limits.max_items).all())
 
 
-def _check_kept(graph: TokenGraph, plan: Plan, load: Int64, limits: Limits) -> None:
+def _named(options: PlanOptions, limits: Limits) -> str:
+    """The limits that were set, in words."""
+    named = []
+    if options.max_load is not None:
+        why = " (auto: the heaviest load of the paper's own plan)"
+        named.append(f"max_load is {limits.max_load}{why if options.max_load == 'auto' else ''}")
+    if options.max_items_per_client is not None:
+        named.append(f"max_items_per_client is {limits.max_items}")
+    if options.convolution_clients is not None:
+        named.append(f"convolution_clients is {options.convolution_clients}")
+    return ", ".join(named)
+
+
+def _check_kept(
+    graph: TokenGraph, plan: Plan, load: Int64, limits: Limits, options: PlanOptions
+) -> None:
     if _keeps(plan, load, limits):
         return
     items = np.bincount(plan.owner, minlength=graph.n_clients)
@@ -178,7 +195,6 @@ def _check_kept(graph: TokenGraph, plan: Plan, load: Int64, limits: Limits) -> N
     raise ImpossibleLimitError(
         f"no place was found for token {token}, which {graph.degrees[token]} clients list: the "
         f"best plan of '{plan.planner}' gives its owner {items[worst]} tokens and a load of "
-        f"{load[worst]}, and the limits are {limits.max_items} and {limits.max_load}; raise them, "
-        "or allow more convolution-clients",
+        f"{load[worst]}, but {_named(options, limits)}; allow more (max_load none is no limit)",
         token,
     )

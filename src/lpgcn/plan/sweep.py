@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lpgcn.plan.cost import PlanCost, cost
+from lpgcn.plan.cost import PlanCost
 from lpgcn.plan.cover import candidate_clients, cover
-from lpgcn.plan.graph import TokenGraph
+from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.options import ImpossibleLimitError, PlannerName, PlanOptions, Progress
 from lpgcn.plan.planner import make_plan
+
+Measure = Callable[[Plan], PlanCost]
+"""`cost` for a given number of layers and size of vectors."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,21 @@ class LoadPoint:
 
 
 def sweep_candidates(
-    graph: TokenGraph, seed: int, *, layers: int, dimension: int = 64, points: int = 9
+    graph: TokenGraph,
+    seed: int,
+    measure: Measure,
+    *,
+    never_convolve: frozenset[int] = frozenset(),
+    points: int = 9,
 ) -> list[PlanCost]:
     """The paper's figure: `cover` with candidates from the smallest cover to everybody (RQ5)."""
-    smallest = int(candidate_clients(graph, seed).sum())
-    sizes = np.unique(np.geomspace(smallest, graph.n_clients, points).round().astype(np.int64))
-    plans = (cover(graph, seed, n_candidates=size) for size in sizes.tolist())
-    return [cost(graph, plan, layers=layers, dimension=dimension) for plan in plans]
+    smallest = int(candidate_clients(graph, seed, never_convolve=never_convolve).sum())
+    most = graph.n_clients - len(never_convolve)
+    sizes = np.unique(np.geomspace(smallest, most, points).round().astype(np.int64))
+    return [
+        measure(cover(graph, seed, never_convolve=never_convolve, n_candidates=size))
+        for size in sizes.tolist()
+    ]
 
 
 def sweep_loads(
@@ -37,9 +48,8 @@ def sweep_loads(
     planner: PlannerName,
     max_loads: Iterable[int],
     seed: int,
+    measure: Measure,
     *,
-    layers: int,
-    dimension: int = 64,
     options: PlanOptions | None = None,
     progress: Progress | None = None,
 ) -> list[LoadPoint]:
@@ -51,7 +61,7 @@ def sweep_loads(
             plan = make_plan(graph, wanted, seed, progress)
         except ImpossibleLimitError:
             continue
-        points.append(LoadPoint(limit, cost(graph, plan, layers=layers, dimension=dimension)))
+        points.append(LoadPoint(limit, measure(plan)))
     return points
 
 

@@ -23,7 +23,7 @@ class PaperTraffic:
     down: int
 
     def bytes(self, config: Config) -> tuple[int, int]:
-        vector = config.dim * (4 if config.dtype == "float32" else 8)
+        vector = config.dim * config.number_bytes
         return self.up * vector, self.down * vector
 
 

@@ -16,7 +16,6 @@ from lpgcn.protocol.suite import SUITES, Key, Kind
 Int64 = npt.NDArray[np.int64]
 
 LARGEST: Final = 1 << 30
-_BYTES: Final = {"float32": 4, "float64": 8}
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Sizes:
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
-        vector = config.dim * _BYTES[config.dtype]
+        vector = config.dim * config.number_bytes
         suite = SUITES[config.suite]
         clear_loss = suite[Kind.LOSS] is Key.CLEAR
         pair = PAIRS[config.dtype]

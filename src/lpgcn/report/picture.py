@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lpgcn.errors import LpgcnError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_KINDS: Final = (".png", ".svg", ".pdf")
 
 
 class PictureError(LpgcnError):
@@ -20,25 +22,27 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def new_figure(width: float, height: float = 4.0) -> Figure:
-    """In inches. No window is ever opened."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as missing:
+def check_place(path: Path) -> None:
+    """Refuse now, before the work, what could not be drawn after it."""
+    if path.suffix not in _KINDS:
+        raise PictureError(f"{path} is not the name of a picture; use one of {', '.join(_KINDS)}")
+    if not can_draw():
         raise PictureError(
             "a picture needs matplotlib, which is not installed; run `pip install 'lpgcn[plot]'`"
-        ) from missing
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def new_figure(width: float, height: float = 4.0) -> Figure:
+    """In inches. No window is ever opened."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write the picture beside its place, then rename it, so that no half picture is left."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_place(path)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        figure.savefig(partial, dpi=120)
-    except ValueError as unknown:
-        raise PictureError(
-            f"{path} cannot be drawn: {unknown}; use .png, .svg or .pdf"
-        ) from unknown
+    figure.savefig(partial, dpi=120)
     partial.replace(path)

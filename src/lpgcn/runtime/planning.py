@@ -6,7 +6,18 @@ from pathlib import Path
 
 from lpgcn.config import Config
 from lpgcn.data import Split
-from lpgcn.plan import Plan, PlanError, PlanOptions, Progress, TokenGraph, make_plan
+from lpgcn.model.sampling import catalogue
+from lpgcn.plan import (
+    ImpossibleLimitError,
+    Plan,
+    PlanCost,
+    PlanError,
+    PlanOptions,
+    Progress,
+    TokenGraph,
+    cost,
+    make_plan,
+)
 from lpgcn.protocol.server import Planner
 
 
@@ -15,9 +26,26 @@ def planner_for(split: Split, config: Config, progress: Progress | None = None) 
     options = plan_options(split, config)
 
     def plan(graph: TokenGraph) -> Plan:
-        return make_plan(graph, options, config.seed, progress)
+        try:
+            return make_plan(graph, options, config.seed, progress)
+        except ImpossibleLimitError as error:
+            # A server knows places only; who has the data set can say which item it is.
+            item = split.item_ids[int(catalogue(config.seed, split.n_items)[error.token])]
+            message = f"{error}; token {error.token} is item {item!r}"
+            raise ImpossibleLimitError(message, error.token) from error
 
     return plan
+
+
+def plan_cost(graph: TokenGraph, plan: Plan, config: Config) -> PlanCost:
+    """What a plan costs for this model: the paper's C and R, and the loads."""
+    return cost(
+        graph,
+        plan,
+        layers=config.layers,
+        dimension=config.dim,
+        bytes_per_element=config.number_bytes,
+    )
 
 
 def plan_options(split: Split, config: Config) -> PlanOptions:
@@ -35,8 +63,11 @@ def _never(split: Split, path: str | None) -> frozenset[int]:
         return frozenset()
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
         raise PlanError(
-            f"cannot read the users of --never-convolve from {path}: {error.strerror}"
+            f"cannot read the users of --never-convolve from {path}: {reason}; expected a file "
+            "with one user id on each line"
         ) from error
-    return frozenset(split.user_ids.index_of(line) for line in lines if line.strip())
+    users = (line.strip() for line in lines)
+    return frozenset(split.user_ids.index_of(user) for user in users if user)

@@ -96,19 +96,26 @@ class RunFolder:
         self._checkpoint = path / "checkpoint.safetensors"
         self.model = path / "model"
 
-    def begin(self, run: Run, *, overwrite: bool) -> None:
-        """Start a run here. A folder with another run is left alone unless `overwrite`.
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        return self._config, self._data, self._metrics, self._summary, self._checkpoint
 
-        `config.toml` is written last and deleted first: a folder that has one has a run.
-        """
-        ours = (self._config, self._data, self._metrics, self._summary, self._checkpoint)
-        present = [path for path in (*ours, self.model) if path.exists()]
+    def check_free(self, *, overwrite: bool) -> None:
+        """Refuse a folder with another run, unless `overwrite`."""
+        present = [path for path in (*self._files, self.model) if path.exists()]
         if present and not overwrite:
             raise RunFolderError(
                 f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
                 "continue it with --resume, replace it with --overwrite, or choose another --out"
             )
-        for path in ours:
+
+    def begin(self, run: Run, *, overwrite: bool) -> None:
+        """Start a run here. A folder with another run is left alone unless `overwrite`.
+
+        `config.toml` is written last and deleted first: a folder that has one has a run.
+        """
+        self.check_free(overwrite=overwrite)
+        for path in self._files:
             path.unlink(missing_ok=True)
         if self.model.exists():
             shutil.rmtree(self.model)

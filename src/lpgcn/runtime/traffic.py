@@ -6,10 +6,11 @@ import msgspec
 
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch
-from lpgcn.plan import Plan, cost
+from lpgcn.plan import Plan
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
 from lpgcn.protocol.routes import Routes
+from lpgcn.runtime.planning import plan_cost
 
 _TRAINING = ("forward", "loss", "backward")
 
@@ -38,7 +39,7 @@ def summarise(
     config: Config, plan: Plan, routes: Routes, ledger: Ledger, steps: int, batch: Batch
 ) -> TrafficSummary:
     """`batch` is a typical one; the paper's negatives are counted on it."""
-    planned = cost(routes.token_graph(), plan, layers=config.layers, dimension=config.dim)
+    planned = plan_cost(routes.token_graph(), plan, config)
     paper_up, paper_down = paper_traffic(routes, config, batch).bytes(config)
     per_step = max(1, steps) * routes.n_clients
     return TrafficSummary(

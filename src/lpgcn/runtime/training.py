@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -44,6 +43,9 @@ class Observer:
     def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
         """A run begins, or goes on after what was done so far."""
 
+    def planning(self, stage: str, share: float) -> None:
+        """A plan is being made, and this share of the work is done."""
+
     def stage_began(self, phase: Phase) -> None:
         """A federation's server calls its clients."""
 
@@ -59,16 +61,17 @@ def engine_for(
     split: Split,
     config: Config,
     workers: int = 1,
-    watch: Callable[[Phase], None] | None = None,
+    observer: Observer | None = None,
     witness: Witness | None = None,
 ) -> Engine:
     """The way to run that the configuration asks for."""
     if config.mode == "centralized":
         return Centralized(split, config)
-    planner = planner_for(split, config)
+    observer = observer or Observer()
+    planner = planner_for(split, config, observer.planning)
     if config.mode == "simulated":
         return Simulated(split, config, planner)
-    return Federated(split, config, planner, workers, watch, witness)
+    return Federated(split, config, planner, workers, observer.stage_began, witness)
 
 
 def train(
@@ -101,7 +104,7 @@ def train(
     _check_heldout(split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     if not resume:
-        folder.begin(run, overwrite=overwrite)
+        folder.check_free(overwrite=overwrite)
     else:
         _check_same(folder, run)
         if summary := folder.summary():
@@ -110,8 +113,11 @@ def train(
     observer = observer or Observer()
     with ExitStack() as stack:
         witness = stack.enter_context(Transcript(Path(transcript))) if transcript else None
-        engine = engine_for(split, config, workers, observer.stage_began, witness)
+        engine = engine_for(split, config, workers, observer, witness)
         stack.callback(engine.close)
+        if not resume:
+            # Not earlier: a plan that cannot be made must not cost the run that was here.
+            folder.begin(run, overwrite=overwrite)
         return _Training(folder, run, split, engine, observer).finish()
 
 
