@@ -88,10 +88,6 @@ class PrivateKey:
     def generate(cls) -> PrivateKey:
         return cls(secrets.token_bytes(KEY_BYTES))
 
-    def reveal(self) -> bytes:
-        """The private bytes, for a client that keeps its own key between two lives."""
-        return self._key.private_bytes_raw()
-
     def agree(self, peer_public: bytes, context: bytes) -> SecretKey:
         """The key that both owners of the two pairs get, and nobody else: X25519, then HKDF.
 
