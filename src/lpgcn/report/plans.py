@@ -50,9 +50,10 @@ def plot_sweep(
             "o-",
             label=planner,
         )
+    most = [point.cost.kilobytes for points in curves.values() for point in points]
     right.set(
         xscale="log",
-        ylim=(0, None),
+        ylim=(0, 1.08 * max(most, default=1.0)),
         xlabel="heaviest load max |N_ũ|",
         ylabel="C (KB a client and step)",
         title="traffic against load",
