@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,21 @@ def test_a_worker_that_is_killed_is_an_error_now_and_later() -> None:
     for _ in range(2):
         with pytest.raises(WorkerError):
             workers.perform("export", [(0, b""), (1, b"")])
+    workers.close()
+
+
+def test_a_call_that_broke_off_is_not_taken_up_again() -> None:
+    """Its answers would come as those of the next call."""
+
+    def broken() -> Iterator[tuple[int, bytes]]:
+        yield 0, b""
+        raise KeyboardInterrupt
+
+    workers = Workers([], 2)
+    with pytest.raises(KeyboardInterrupt):
+        workers.perform("export", broken())
+    with pytest.raises(WorkerError, match="failed before: KeyboardInterrupt"):
+        workers.perform("export", [])
     workers.close()
 
 

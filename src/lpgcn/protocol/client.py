@@ -237,12 +237,12 @@ class Client:
         """Rank all items locally; only masked numbers about the held-out ones leave the client."""
         by_place = self.passes.open_catalogue(message.item_rows, header.step, self._about.n_items)
         vectors = by_place[places(self._catalogue())]
+        final = self.passes.user.nodes.final()
         if header.layer == KEEP:
-            self._kept = self.passes.user.nodes.final(), vectors
+            self._kept = final, vectors
             return m.Reply(header=b"")
         heldout = (self._valid, self._test)[header.layer]
         cutoffs = self._config.cutoffs
-        final = self.passes.user.nodes.final()
         top, _ = _top(final, vectors, self._masked(header.layer), max(cutoffs))
         measured = per_user(top.numpy(), np.array([0, len(heldout)]), heldout, cutoffs)
         values = np.array([float(values[0]) for values in measured.values()] + [1.0])

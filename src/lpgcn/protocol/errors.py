@@ -35,3 +35,7 @@ class ReplayedMessageError(ProtocolError):
 
 class UnexpectedMessageError(ProtocolError):
     """Of a kind or phase that does not come next."""
+
+
+class SuiteError(ProtocolError):
+    """A table of keys that no client could keep to."""

@@ -119,22 +119,20 @@ class LossStage:
     ) -> tuple[LossGradient, Contacts]:
         """∂Loss/∂e_i of the owned items, from what all batch clients say about them; and who of
         these is a new contact, for the caller to keep."""
-        met = self._meet(message)
-        return self._gathered(message, header, owner, self._keys.contacts_in | met), met
-
-    def _gathered(
-        self, message: m.LossRows, header: Header, owner: Owner, contacts: Contacts
-    ) -> LossGradient:
-        near = owner.neighbourhood
+        near, strangers = owner.neighbourhood, self._strangers(message)
+        met = self._meet(message.introductions, strangers[0])
+        contacts = self._keys.contacts_in | met
         present = m.bits(message.user_present, "user_present", near.size)
         said = Header(header.step, Phase.LOSS)
         finals = self._doors.open_users(message.user_rows, said, Kind.USER_FINAL, present)
         from_neighbours = self._open_pairs(message.pair_rows, said, near, present)
-        stranger_finals, from_strangers = self._open_strangers(message, said, owner, contacts)
+        stranger_finals, from_strangers = self._open_strangers(
+            message, said, owner, strangers, contacts
+        )
         own_final, from_self = self._from_self(near)
         sent = torch.cat((finals, own_final, stranger_finals))
         parts = (from_neighbours, from_self, from_strangers)
-        return Contributions.join(parts).gather(sent)
+        return Contributions.join(parts).gather(sent), met
 
     def _open_pairs(
         self, field: bytes, said: Header, near: Neighbourhood, present: Bits
@@ -151,10 +149,15 @@ class LossStage:
         return Contributions.of(near.items[rows], senders, 2 * near.ranks(senders) + 1, pairs)
 
     def _open_strangers(
-        self, message: m.LossRows, said: Header, owner: Owner, contacts: Contacts
+        self,
+        message: m.LossRows,
+        said: Header,
+        owner: Owner,
+        strangers: tuple[Int64, Int64],
+        contacts: Contacts,
     ) -> tuple[Tensor, Contributions]:
         """Clients that had one of the owned items as a negative."""
-        senders, indices = self._strangers(message)
+        senders, indices = strangers
         count, size = len(senders), owner.neighbourhood.size
         sealed = m.rows(message.negatives, "negatives", count=count, width=self._sizes.negative)
         order = m.numbers(message.order, "order", below=size + 2, count=count)
@@ -177,9 +180,8 @@ class LossStage:
             raise MalformedMessageError("field contacts holds a negative twice")
         return about[0::2], about[1::2]
 
-    def _meet(self, message: m.LossRows) -> Contacts:
-        sealed = m.split(message.introductions, self._sizes.introduction, "introductions")
-        senders, _ = self._strangers(message)
+    def _meet(self, introductions: bytes, senders: Int64) -> Contacts:
+        sealed = m.split(introductions, self._sizes.introduction, "introductions")
         return self._keys.meet(self._new_contacts(sealed, senders, self._keys.contacts_in))
 
     def _from_self(self, near: Neighbourhood) -> tuple[Tensor, Contributions]:

@@ -364,11 +364,6 @@ def bits(field: bytes, name: str, count: int) -> Bits:
     return np.unpackbits(np.frombuffer(field, dtype=np.uint8), count=count).astype(np.bool_)
 
 
-def pack_bits(flags: Bits) -> bytes:
-    """The inverse of `bits`: nothing if all are set."""
-    return b"" if flags.all() else np.packbits(flags).tobytes()
-
-
 def bytes_size(length: Int64 | int) -> Int64:
     """The size of a byte string in MessagePack."""
     lengths = np.asarray(length)

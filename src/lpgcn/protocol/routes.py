@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from lpgcn.plan import TokenGraph
 from lpgcn.plan.graph import starts
-from lpgcn.protocol.messages import pack_bits
 
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -73,7 +72,7 @@ class Flagged:
 
     def packed(self, row: int) -> bytes:
         """A bit for each entry, as `messages.bits` reads it; nothing if all are flagged."""
-        return b"" if self._complete[row] else pack_bits(self._of(row))
+        return b"" if self._complete[row] else np.packbits(self._of(row)).tobytes()
 
     @property
     def packed_lengths(self) -> Int64:

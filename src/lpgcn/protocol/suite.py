@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, Literal
 
+from lpgcn.protocol.errors import SuiteError
+
 SuiteName = Literal["sealed", "paper"]
 Suite = Mapping["Kind", "Key"]
 
@@ -71,5 +73,9 @@ def user_key(suite: Suite) -> Key:
         and suite[Kind.LOSS] in (Key.CLEAR, Key.PAIRWISE)
     )
     if not possible:
-        raise NotImplementedError(f"no client can keep to this suite: {dict(suite)}")
+        table = ", ".join(f"{kind.name} {key.name}" for kind, key in suite.items())
+        raise SuiteError(
+            f"no client can keep to a suite of {table}; expected ITEM clear or GROUP, LOSS clear "
+            "or PAIRWISE, and all user vectors that are not clear under one key, GROUP or SENDER"
+        )
     return keys.pop()
