@@ -57,7 +57,7 @@ class ProgressDisplay(Observer):
     def planning(self, stage: str, share: float) -> None:
         if self._stage != stage:
             self._stage = stage
-            say(f"planning: {stage} ({share:.0%})")
+            say(f"planning: {stage}")
 
     def stage_began(self, phase: Phase) -> None:
         """Before the first step the stages of initialisation, then where a step is."""
