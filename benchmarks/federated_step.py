@@ -16,8 +16,8 @@ import torch
 
 from lpgcn.config import Config
 from lpgcn.data import load
-from lpgcn.runtime.centralized import Centralized
-from lpgcn.runtime.federated import Federated
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import planner_for
 

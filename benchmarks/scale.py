@@ -22,7 +22,7 @@ import torch
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.random import Purpose, uniform
-from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.memory import keep_freed_memory
 
 FACTORS = (1, 2, 4, 8)

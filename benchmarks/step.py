@@ -26,7 +26,7 @@ from torch_geometric.nn.models import LightGCN
 
 from lpgcn.config import Config
 from lpgcn.data import Split, load
-from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.memory import keep_freed_memory
 
 CHECKED_STEPS = 3

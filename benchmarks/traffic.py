@@ -7,7 +7,7 @@ import argparse
 from lpgcn.config import Config
 from lpgcn.data import load
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.simulated import Simulated
+from lpgcn.runtime.engines.simulated import Simulated
 
 
 def main() -> None:

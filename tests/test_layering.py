@@ -14,7 +14,8 @@ HOUSE = Path(lpgcn.__file__).parent
 
 FLOORS = [
     {"errors"},
-    {"random", "fixed_point"},
+    {"random", "ragged", "files"},
+    {"fixed_point"},
     {"config"},
     {"data"},
     {"model"},
@@ -23,7 +24,7 @@ FLOORS = [
     {"crypto"},
     {"protocol"},
     {"runtime"},
-    {"baselines", "privacy", "report"},
+    {"methods", "privacy", "report"},
     {"cli"},
 ]
 """From the ground up. The package itself, `lpgcn`, is the public API on top of everything."""

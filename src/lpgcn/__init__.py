@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from lpgcn.config import Config
     from lpgcn.data import Columns, Interactions, Split, load, read_split
     from lpgcn.errors import LpgcnError
-    from lpgcn.runtime.recommender import Recommendation, Recommender
-    from lpgcn.runtime.run_folder import Summary
-    from lpgcn.runtime.source import Source
-    from lpgcn.runtime.training import train
+    from lpgcn.runtime.runs.saved_model import Recommendation, Recommender
+    from lpgcn.runtime.runs.run_folder import Summary
+    from lpgcn.runtime.runs.source import Source
+    from lpgcn.runtime.runs.training import train
 
 __version__ = "0.1.0"
 
@@ -41,10 +41,10 @@ _ROOMS = {
     "lpgcn.config": ("Config",),
     "lpgcn.data": ("Columns", "Interactions", "Split", "load", "read_split"),
     "lpgcn.errors": ("LpgcnError",),
-    "lpgcn.runtime.recommender": ("Recommendation", "Recommender"),
-    "lpgcn.runtime.run_folder": ("Summary",),
-    "lpgcn.runtime.source": ("Source",),
-    "lpgcn.runtime.training": ("train",),
+    "lpgcn.runtime.runs.saved_model": ("Recommendation", "Recommender"),
+    "lpgcn.runtime.runs.run_folder": ("Summary",),
+    "lpgcn.runtime.runs.source": ("Source",),
+    "lpgcn.runtime.runs.training": ("train",),
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from lpgcn.errors import LpgcnError
+from lpgcn.files import write_atomically
 
 Mode = Literal["centralized", "simulated", "federated"]
 Model = Literal["lightgcn", "lightgcn+"]
@@ -59,7 +59,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
     ] = 50
     eval_every: Annotated[int, Meta(ge=1, description="Epochs between two validations.")] = 5
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Decides every random number.")] = 0
+    seed: Annotated[
+        int, Meta(ge=0, le=2**63 - 1, description="Decides every random number of the training.")
+    ] = 0
     init_deviation: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Standard deviation of initial embeddings; Xavier if not given."),
@@ -191,17 +193,6 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}; mend it") from error
     return {key.replace("-", "_"): value for key, value in values.items()}
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of the file or nothing: a temporary file in the same folder, then a rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def write_toml(path: Path, values: dict[str, Any]) -> None:

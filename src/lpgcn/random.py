@@ -50,6 +50,10 @@ class Purpose(IntEnum):
     DEMO_DATA = 11
     KEY_CLIENT = 12
     """Which client is u_c, the one that makes the shared key."""
+    HANDLE = 13
+    """The order in which an owner knows its neighbours, and a client its owners."""
+    MASK_CIRCLE = 14
+    """Who shares masks with whom."""
 
 
 def philox(counter: UInt64, key: tuple[int, int]) -> UInt64:

@@ -110,6 +110,25 @@ def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
     assert "data has changed" in report("evaluate", out, exit_code=2)["error"]["message"]
 
 
+def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ml-100k").mkdir()
+    rows = [f"{user}\t{(user + item) % 15}\t5\t0\n" for user in range(12) for item in range(10)]
+    (tmp_path / "ml-100k" / "u.data").write_text("".join(rows))
+    (tmp_path / "mine.tsv").write_text("user_id\titem_id\trating\ttime\n" + "".join(rows))
+    monkeypatch.setenv("LPGCN_DATA", str(tmp_path))
+    for data in (["ml-100k"], ["mine", "--train", tmp_path / "mine.tsv"]):
+        shown = [
+            report("data", "show", *data, "--split-seed", seed)["fingerprint"] for seed in (0, 1)
+        ]
+        assert shown[0] != shown[1]
+        for seed, split_seed in ((0, 0), (5, 0), (5, 1)):
+            seeds = ["--seed", seed, "--split-seed", split_seed]
+            out = tmp_path / f"{data[0]}-{seed}-{split_seed}"
+            found = report("train", *data, "--out", out, *seeds, *QUICK)
+            assert found["fingerprint"] == shown[split_seed]
+            assert report("evaluate", out)["test"] == found["test"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
@@ -119,6 +138,8 @@ def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
         (["train", "dmo"], "DataError", "Did you mean 'demo'"),
         (["train"], "UsageError", "DATASET"),
         (["train", "demo", "--format", "csv"], "SourceError", "--train"),
+        (["train", "demo", "--split-seed", "1"], "DataError", "split seed 1 for 'demo'"),
+        (["train", "demo", "--split-seed", "-1"], "SourceError", "split_seed is -1"),
         (["train", "demo", "--resume"], "UsageError", "--resume needs --out"),
         (["train", "demo", "--resume", "--out", "nowhere"], "RunFolderError", "has no run"),
         (["train", "demo", "--config", "nowhere.toml"], "ConfigError", "there is no file"),
@@ -197,7 +218,7 @@ def test_help_imports_nothing_heavy() -> None:
     script = (
         "import sys; from lpgcn.cli import main\n"
         "try: main(['train', '--help'])\n"
-        "finally: print(sorted({'torch', 'numpy', 'rich.progress'} & sys.modules.keys()))"
+        "finally: print(sorted({'torch', 'numpy', 'numba', 'rich.progress'} & sys.modules.keys()))"
     )
     command = [sys.executable, "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

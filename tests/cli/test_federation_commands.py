@@ -45,7 +45,7 @@ def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
 
 def test_verify_fails_when_something_differs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One bit of one client's parameters is turned after a step."""
-    from lpgcn.runtime.federated import Federated
+    from lpgcn.runtime.engines.federated import Federated
 
     step = Federated.step
 

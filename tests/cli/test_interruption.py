@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpgcn.cli import main
-from lpgcn.runtime.run_folder import RunFolder
+from lpgcn.runtime.runs.run_folder import RunFolder
 
 CONFIG = shlex.split("--layers 2 --dim 8 --lr 0.02 --batch-size 10000 --epochs 40 --patience 40")
 OFTEN = [*CONFIG, "--eval-every", "1"]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lpgcn.cli import main
 from lpgcn.config import Config
 from lpgcn.runtime import training
-from lpgcn.runtime.run_folder import Summary
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.run_folder import Summary
+from lpgcn.runtime.runs.source import Source
 
 SUMMARY = Summary(
     version="0", dataset="d", fingerprint="f", mode="m", model="l", epochs=1, best_epoch=1, steps=1,
@@ -23,12 +23,12 @@ SUMMARY = Summary(
 )  # fmt: skip
 
 
-def asked(*arguments: str) -> tuple[Source, Config]:
+def called(*arguments: str) -> tuple[Source, Config, dict[str, Any]]:
     """What the command line asks the training loop for."""
-    calls: list[tuple[Source, Config]] = []
+    calls: list[tuple[Source, Config, dict[str, Any]]] = []
 
-    def record(source: Source, config: Config, **_: Any) -> Summary:
-        calls.append((source, config))
+    def record(source: Source, config: Config, **options: Any) -> Summary:
+        calls.append((source, config, options))
         return SUMMARY
 
     with pytest.MonkeyPatch.context() as patch:
@@ -36,6 +36,10 @@ def asked(*arguments: str) -> tuple[Source, Config]:
         outcome = CliRunner().invoke(main, ["train", *arguments])
     assert outcome.exit_code == 0, outcome.stderr
     return calls[0]
+
+
+def asked(*arguments: str) -> tuple[Source, Config]:
+    return called(*arguments)[:2]
 
 
 def flags(config: Config) -> list[str]:
@@ -68,6 +72,11 @@ def test_a_configuration_survives_flags(config: Config) -> None:
     assert asked("demo", *flags(config)) == (Source(dataset="demo"), config)
 
 
+def test_threads_go_to_the_training() -> None:
+    for words, wanted in (((), None), (("--threads", "3"), 3)):
+        assert called("demo", *words)[2]["threads"] == wanted
+
+
 def test_every_field_is_a_flag_with_its_default_and_description() -> None:
     text = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
     for name, value in msgspec.structs.asdict(Config()).items():
@@ -92,10 +101,10 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
 def test_files_of_your_own() -> None:
     found, _ = asked(
         *("mine", "--train", "a.csv", "--format", "csv", "--user-column", "who"),
-        *("--minimum-rating", "3.5", "--ratio", "0.6", "0.2", "0.2"),
+        *("--minimum-rating", "3.5", "--ratio", "0.6", "0.2", "0.2", "--split-seed", "4"),
     )
     assert found == Source(
         dataset="mine", train="a.csv", format="csv", user_column="who", minimum_rating=3.5,
-        ratio=(0.6, 0.2, 0.2),
+        ratio=(0.6, 0.2, 0.2), split_seed=4,
     )  # fmt: skip
     assert asked("--train", "folder/a.csv")[0] == Source(dataset="a", train="folder/a.csv")

@@ -21,7 +21,7 @@ def test_equals_the_sorted_set_of_pairs(pairs: list[tuple[int, int]]) -> None:
     assert (
         list(zip(interactions.users.tolist(), interactions.items.tolist(), strict=True)) == expected
     )
-    assert interactions.offsets.shape == (8,)
+    assert len(interactions.by_user) == 7
     for user in range(7):
         assert interactions.items_of(user).tolist() == [i for u, i in expected if u == user]
     assert interactions.user_degrees.tolist() == [
@@ -36,7 +36,7 @@ def test_equals_the_sorted_set_of_pairs(pairs: list[tuple[int, int]]) -> None:
         for array in (
             interactions.users,
             interactions.items,
-            interactions.offsets,
+            interactions.by_user.offsets,
             interactions.user_degrees,
             interactions.item_degrees,
         )

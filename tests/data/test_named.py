@@ -52,6 +52,19 @@ def test_the_folder_is_given_or_from_the_environment_or_data(
     assert list(load("ml-100k").item_ids) == [5, 6, 7, 8, 9]
 
 
+def test_the_seed_of_the_split_is_for_data_that_is_split_here(tmp_path: Path) -> None:
+    (tmp_path / "ml-100k").mkdir()
+    lines = (f"{user}\t{item}\t5\t0" for user in range(20) for item in range(10))
+    (tmp_path / "ml-100k" / "u.data").write_text("\n".join(lines))
+    splits = [load("ml-100k", tmp_path, seed=seed) for seed in (0, 1, 2)]
+    assert len({split.fingerprint for split in splits}) == 3
+    assert len({tuple(map(len, split.parts.values())) for split in splits}) == 1
+    assert load("ml-100k", tmp_path).fingerprint == splits[0].fingerprint
+    for name in set(names()) - {"ml-100k"}:
+        with pytest.raises(DataError, match=rf"split seed 7 for '{name}'.* ready-made.*ml-100k"):
+            load(name, tmp_path, seed=7)
+
+
 @pytest.mark.parametrize(
     ("name", "n_users", "n_items", "sizes"),
     [

@@ -11,28 +11,31 @@ from hypothesis import strategies as st
 
 from lpgcn.model import sampling
 from lpgcn.model.sampling import (
-    Lists,
     SamplingError,
     VirtualItems,
     batch_users,
     catalogue,
     contains,
+    listing_keys,
     negative_places,
     places,
     positive_ranks,
+    renumbered,
+    union,
     virtual_items,
 )
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, uniform
 
 SEED = st.integers(0, 2**63 - 1)
 
 
-def lists_of(sets: list[set[int]], n_items: int) -> Lists:
-    users = [user for user, items in enumerate(sets) for _ in items]
-    items = [item for own in sets for item in own]
-    return Lists.from_pairs(
-        np.array(users, dtype=np.int64), np.array(items, dtype=np.int64), len(sets), n_items
-    )
+def lists_of(sets: list[set[int]]) -> Ragged:
+    return Ragged.from_arrays([np.array(sorted(own), dtype=np.int64) for own in sets])
+
+
+def keys_of(sets: list[set[int]], n_items: int) -> np.ndarray:
+    return listing_keys(lists_of(sets), n_items)
 
 
 @st.composite
@@ -43,27 +46,29 @@ def item_sets(draw: st.DrawFn, *, leave_one: bool = False) -> tuple[list[set[int
     return draw(st.lists(items, min_size=1, max_size=8)), n_items
 
 
-@given(item_sets())
-def test_lists_are_sorted_sets(case: tuple[list[set[int]], int]) -> None:
+@given(item_sets(), st.data())
+def test_lists_are_sorted_sets_under_any_name_and_together(
+    case: tuple[list[set[int]], int], data: st.DataObject
+) -> None:
     sets, n_items = case
-    lists = lists_of(sets, n_items)
-    assert [lists.of(user).tolist() for user in range(lists.n_users)] == [*map(sorted, sets)]
-    assert lists.sizes.tolist() == [*map(len, sets)]
-    pairs = [(user, item) for user, own in enumerate(sets) for item in sorted(own)]
-    assert list(zip(lists.rows(), lists.items, strict=True)) == pairs
-    assert lists.keys().tolist() == [user * n_items + item for user, item in pairs]
+    lists = lists_of(sets)
+    keys = [user * n_items + item for user, own in enumerate(sets) for item in sorted(own)]
+    assert listing_keys(lists, n_items).tolist() == keys
 
     order = catalogue(5, n_items)
-    renumbered = lists.renumbered(places(order))
+    by_place = renumbered(lists, places(order))
+    assert len(by_place) == len(sets)
     for user, own in enumerate(sets):
-        assert {int(order[place]) for place in renumbered.of(user)} == own
+        assert by_place[user].tolist() == sorted(places(order)[sorted(own)])
 
-    rest = [set(range(n_items)) - own for own in sets]
-    union = lists.union(lists_of(rest, n_items))
-    assert all(union.of(user).tolist() == list(range(n_items)) for user in range(len(sets)))
+    rest = [data.draw(st.sets(st.integers(0, n_items - 1))) - own for own in sets]
+    together = union(lists, lists_of(rest), n_items)
+    assert len(together) == len(sets)
+    for user, (own, others) in enumerate(zip(sets, rest, strict=True)):
+        assert together[user].tolist() == sorted(own | others)
 
-    wanted = np.arange(lists.n_users * n_items + 5)
-    assert contains(lists.keys(), wanted).tolist() == np.isin(wanted, lists.keys()).tolist()
+    wanted = np.arange(len(sets) * n_items + 5)
+    assert contains(np.array(keys), wanted).tolist() == np.isin(wanted, keys).tolist()
 
 
 @given(SEED, st.integers(1, 50))
@@ -112,15 +117,15 @@ def test_virtual_items_are_those_of_the_oracle_for_a_client_alone_and_for_all(
 ) -> None:
     sets, n_items = case
     how = VirtualItems(count, ratio, draw)
-    real = lists_of(sets, n_items)
-    popularity = np.bincount(real.items, minlength=n_items).astype(np.float64)
+    real = lists_of(sets)
+    popularity = np.bincount(real.values, minlength=n_items).astype(np.float64)
     clients = first_user + np.arange(len(sets))
-    together = virtual_items(seed, clients, real, how, popularity)
+    together = virtual_items(seed, clients, real, n_items, how, popularity)
     for row, own in enumerate(sets):
-        mine = together.of(row).tolist()
-        alone = virtual_items(seed, clients[[row]], lists_of([own], n_items), how, popularity)
+        mine = together[row].tolist()
+        alone = virtual_items(seed, clients[[row]], lists_of([own]), n_items, how, popularity)
         expected = virtual_items_of(seed, clients[row], own, n_items, how, popularity.tolist())
-        assert mine == alone.of(0).tolist() == sorted(expected)
+        assert mine == alone[0].tolist() == sorted(expected)
         assert own.isdisjoint(mine)
         assert len(mine) == len(set(mine))
         assert len(own) == n_items or len(own) + len(mine) <= n_items - 1
@@ -129,24 +134,24 @@ def test_virtual_items_are_those_of_the_oracle_for_a_client_alone_and_for_all(
 def test_more_virtual_items_than_are_drawn_at_once() -> None:
     how = VirtualItems(5000)
     sets = [{0, 1}, set(range(5000))]
-    together = virtual_items(1, np.arange(2), lists_of(sets, 9000), how)
-    assert together.sizes.tolist() == [5000, 3999]
-    alone = virtual_items(1, np.array([1]), lists_of(sets[1:], 9000), how)
-    assert np.array_equal(alone.of(0), together.of(1))
-    assert alone.of(0).min() >= 5000
+    together = virtual_items(1, np.arange(2), lists_of(sets), 9000, how)
+    assert together.lengths.tolist() == [5000, 3999]
+    alone = virtual_items(1, np.array([1]), lists_of(sets[1:]), 9000, how)
+    assert np.array_equal(alone[0], together[1])
+    assert alone[0].min() >= 5000
 
 
 def test_uniform_virtual_items_are_uniform_and_popular_ones_follow_popularity() -> None:
     n_users = 20_000
-    real = lists_of([{0}] * n_users, 5)
+    real, users = lists_of([{0}] * n_users), np.arange(n_users)
     popularity = np.array([n_users, 0, 999, 1999, 6999], dtype=np.float64)
     expected = {
         "uniform": np.full(4, n_users / 4),
         "popularity": np.array([1, 1000, 2000, 7000]) * n_users / 10_001,
     }
     for draw in ("uniform", "popularity"):
-        drawn = virtual_items(3, np.arange(n_users), real, VirtualItems(1, 0, draw), popularity)
-        found = np.bincount(drawn.items, minlength=5)
+        drawn = virtual_items(3, users, real, 5, VirtualItems(1, 0, draw), popularity)
+        found = np.bincount(drawn.values, minlength=5)
         assert found[0] == 0
         assert (np.abs(found[1:] - expected[draw]) < 4 * np.sqrt(expected[draw]) + 1).all()
 
@@ -155,7 +160,7 @@ def test_uniform_virtual_items_are_uniform_and_popular_ones_follow_popularity() 
 def test_popularity_must_be_there_for_every_item(popularity: np.ndarray | None) -> None:
     how = VirtualItems(1, 0, "popularity")
     with pytest.raises(SamplingError, match=r"each of the 5 items; found (none|4)"):
-        virtual_items(0, np.arange(1), lists_of([{0}], 5), how, popularity)
+        virtual_items(0, np.arange(1), lists_of([{0}]), 5, how, popularity)
 
 
 def negative_of(seed: int, epoch: int, position: int, listed: set[int], n_items: int) -> int:
@@ -173,7 +178,7 @@ def test_negatives_are_those_of_the_oracle_for_a_client_alone_and_for_all(
     case: tuple[list[set[int]], int], seed: int, epoch: int, first: int
 ) -> None:
     sets, n_items = case
-    keys = lists_of(sets, n_items).keys()
+    keys = keys_of(sets, n_items)
     positions = first + np.arange(40)
     users = batch_users(seed, epoch, positions, len(sets))
     together = negative_places(seed, epoch, positions, users, keys, n_items)
@@ -184,7 +189,7 @@ def test_negatives_are_those_of_the_oracle_for_a_client_alone_and_for_all(
     assert together.tolist() == expected
     for user, listed in enumerate(sets):
         mine = users == user
-        own_keys = lists_of([listed], n_items).keys()
+        own_keys = keys_of([listed], n_items)
         rows = np.zeros(mine.sum(), dtype=np.int64)
         alone = negative_places(seed, epoch, positions[mine], rows, own_keys, n_items)
         assert np.array_equal(alone, together[mine])
@@ -211,8 +216,8 @@ def test_users_positives_and_negatives_are_uniform_and_independent() -> None:
     positions = np.arange(n_samples)
     users = batch_users(4, 2, positions, 3)
     ranks = positive_ranks(4, 2, positions, np.full(n_samples, 4))
-    listed = lists_of([{0}, {1, 2}, {0, 1, 2}], 5)
-    negatives = negative_places(4, 2, positions, users, listed.keys(), 5)
+    listed = keys_of([{0}, {1, 2}, {0, 1, 2}], 5)
+    negatives = negative_places(4, 2, positions, users, listed, 5)
     free = {0: 4, 1: 3, 2: 2}
     drawn = Counter(zip(users.tolist(), ranks.tolist(), negatives.tolist(), strict=True))
     assert len(drawn) == 4 * sum(free.values())
@@ -230,6 +235,6 @@ def test_epochs_and_purposes_draw_other_numbers() -> None:
 
 def test_a_user_who_listed_everything_has_no_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_MOST_ATTEMPTS", 100)
-    keys = lists_of([{0}, {0, 1, 2}], 3).keys()
+    keys = keys_of([{0}, {0, 1, 2}], 3)
     with pytest.raises(SamplingError, match=r"user 1 has no negative: it listed .* all 3 items"):
         negative_places(0, 0, np.arange(4), np.array([0, 1, 0, 1]), keys, 3)

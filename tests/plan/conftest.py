@@ -35,7 +35,7 @@ def neighbours() -> Neighbours:
     def of(graph: TokenGraph, plan: Plan) -> dict[int, set[int]]:
         found: dict[int, set[int]] = {}
         for token, owner in enumerate(plan.owner.tolist()):
-            listing = {u for u in range(graph.n_clients) if token in graph.row(u)}
+            listing = {u for u in range(graph.n_clients) if token in graph.listed[u]}
             found.setdefault(owner, set()).update(listing - {owner})
         return found
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.plan import Plan, TokenGraph, cost, loads
+from lpgcn.ragged import Ragged
 
 
 @given(graph=..., data=st.data())
@@ -20,7 +21,7 @@ def test_costs_are_the_papers_formulas(neighbours, graph: TokenGraph, data: st.D
 
     reuse = []
     for u in sizes:
-        uses = sum(len(set(graph.column(i)) - {u}) for i, o in enumerate(owner) if o == u)
+        uses = sum(len(set(graph.by_token[i]) - {u}) for i, o in enumerate(owner) if o == u)
         reuse.append((uses - sizes[u]) / sizes[u] if sizes[u] else 0.0)
     assert loads(graph, plan).tolist() == [sizes.get(u, 0) for u in range(graph.n_clients)]
     assert found.convolution_clients == len(sizes)
@@ -35,7 +36,7 @@ def test_costs_are_the_papers_formulas(neighbours, graph: TokenGraph, data: st.D
 
 def test_the_papers_example_of_three_clients() -> None:
     # Clients 0: {0, 1}, 1: {1}, 2: {1, 2}; 0 owns item 0 and 2 owns the others (paper, Figure 5).
-    graph = TokenGraph(np.array([0, 2, 3, 5]), np.array([0, 1, 1, 1, 2]), 3)
+    graph = TokenGraph(Ragged(np.array([0, 2, 3, 5]), np.array([0, 1, 1, 1, 2])), 3)
     found = cost(graph, Plan(np.array([0, 2, 2]), "paper"), layers=1, dimension=1)
     assert (found.neighbours, found.load_max, found.convolution_clients) == (2, 2, 2)
     assert found.kilobytes == pytest.approx(4 * 2 / 3 / 1000)

@@ -5,22 +5,23 @@ import pytest
 from hypothesis import given
 
 from lpgcn.plan import TokenGraph, TokenGraphError
+from lpgcn.ragged import Ragged
 
 
 @given(...)
 def test_rows_and_columns_hold_the_same_listings(graph: TokenGraph) -> None:
-    by_client = {(u, int(i)) for u in range(graph.n_clients) for i in graph.row(u)}
-    by_token = {(int(u), i) for i in range(graph.n_tokens) for u in graph.column(i)}
+    by_client = {(u, int(i)) for u in range(graph.n_clients) for i in graph.listed[u]}
+    by_token = {(int(u), i) for i in range(graph.n_tokens) for u in graph.by_token[i]}
     assert by_client == by_token
-    assert graph.n_listings == len(by_client)
-    assert graph.degrees.tolist() == [graph.column(i).size for i in range(graph.n_tokens)]
+    assert sorted(by_client) == list(zip(graph.clients, graph.tokens, strict=True))
+    assert graph.degrees.tolist() == [graph.by_token[i].size for i in range(graph.n_tokens)]
+    assert all((np.diff(graph.by_token[i]) > 0).all() for i in range(graph.n_tokens))
 
 
 def test_pairs_in_any_order_and_twice_make_one_graph() -> None:
     clients, tokens = np.array([1, 0, 1, 1]), np.array([2, 1, 0, 2])
     graph = TokenGraph.from_pairs(clients, tokens, n_clients=3, n_tokens=4)
-    assert graph.offsets.tolist() == [0, 1, 3, 3]
-    assert graph.tokens.tolist() == [1, 0, 2]
+    assert [graph.listed[client].tolist() for client in range(3)] == [[1], [0, 2], []]
 
 
 @pytest.mark.parametrize(
@@ -35,4 +36,4 @@ def test_pairs_in_any_order_and_twice_make_one_graph() -> None:
 )
 def test_what_is_no_graph_is_refused(offsets: list[int], tokens: list[int], complaint: str) -> None:
     with pytest.raises(TokenGraphError, match=complaint):
-        TokenGraph(np.array(offsets), np.array(tokens), 3)
+        TokenGraph(Ragged(np.array(offsets), np.array(tokens)), 3)

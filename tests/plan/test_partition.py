@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lpgcn.plan import PlanOptions, TokenGraph, cost, loads, make_plan
 from lpgcn.plan.options import PartitionerError
 from lpgcn.plan.partition import installed, shares
+from lpgcn.ragged import Ragged
 
 needs_mtkahypar = pytest.mark.skipif(not installed(), reason="Mt-KaHyPar is not installed")
 
@@ -18,7 +19,7 @@ def test_shares_add_up_to_the_touches_of_each_part(graph: TokenGraph, data: st.D
     drawn = data.draw(st.lists(places, min_size=graph.n_tokens, max_size=graph.n_tokens))
     part_of = np.array(drawn)
     touches = [
-        len({int(u) for i in np.flatnonzero(part_of == part) for u in graph.column(i)})
+        len({int(u) for i in np.flatnonzero(part_of == part) for u in graph.by_token[i]})
         for part in range(4)
     ]
     found = np.bincount(part_of, weights=shares(graph, part_of), minlength=4)
@@ -30,7 +31,7 @@ def communities() -> TokenGraph:
     """Twelve groups of 40 clients; a client lists six of its group's ten tokens."""
     generator = np.random.default_rng(0)
     rows = [10 * (u // 40) + np.sort(generator.permutation(10)[:6]) for u in range(480)]
-    return TokenGraph(np.arange(0, 481 * 6, 6), np.concatenate(rows), 120)
+    return TokenGraph(Ragged.from_arrays(rows), 120)
 
 
 @needs_mtkahypar
@@ -56,7 +57,7 @@ def test_the_plan_depends_on_the_seed_alone(communities: TokenGraph) -> None:
 
 @needs_mtkahypar
 def test_clients_with_one_token_each_are_no_hyperedges() -> None:
-    graph = TokenGraph(np.arange(61), np.arange(60) % 7, 7)
+    graph = TokenGraph(Ragged(np.arange(61), np.arange(60) % 7), 7)
     plan = make_plan(graph, PlanOptions(planner="partition", max_load=20), 0)
     assert loads(graph, plan).max() <= 20
 

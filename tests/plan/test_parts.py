@@ -11,7 +11,7 @@ from lpgcn.plan.parts import Limits, Parts
 @given(graph=..., data=st.data())
 def test_moves_change_loads_as_foretold(graph: TokenGraph, data: st.DataObject) -> None:
     """Part u belongs to client u, and a token may go to clients that list it, else to any."""
-    listing = [graph.column(i).tolist() for i in range(graph.n_tokens)]
+    listing = [graph.by_token[i].tolist() for i in range(graph.n_tokens)]
     choices = [clients or list(range(graph.n_clients)) for clients in listing]
     start = np.array([data.draw(st.sampled_from(clients)) for clients in choices])
     parts = Parts(graph, start, graph.n_clients, graph.degrees > 0)
@@ -47,7 +47,7 @@ def test_best_target_is_the_cheapest_that_the_limits_allow(
     token = data.draw(st.integers(0, graph.n_tokens - 1))
 
     def touching(tokens: list[int]) -> set[int]:
-        return {int(u) for i in tokens for u in graph.column(i)}
+        return {int(u) for i in tokens for u in graph.by_token[i]}
 
     rises = {}
     for part in set(range(n_parts)) - {start[token]}:

@@ -20,7 +20,7 @@ from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import Client
 from lpgcn.protocol.server import Server
 from lpgcn.protocol.transcript import Witness
-from lpgcn.runtime.inprocess import profiles
+from lpgcn.runtime.hosts.one_process import profiles
 
 Pairs = list[tuple[int, int]]
 Planner = Callable[[TokenGraph], Plan]

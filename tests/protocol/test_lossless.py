@@ -18,7 +18,7 @@ from lpgcn.evaluation import METRICS
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
-from lpgcn.runtime.centralized import Centralized, Samples
+from lpgcn.runtime.engines.centralized import Centralized, Samples
 from lpgcn.runtime.planning import planner_for
 
 Pairs = list[tuple[int, int]]

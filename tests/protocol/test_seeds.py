@@ -24,8 +24,8 @@ from lpgcn.model.sampling import Lists, VirtualItems, places, positive_ranks, vi
 from lpgcn.protocol.client import Client, Profile
 from lpgcn.protocol.server import key_client
 from lpgcn.random import Purpose
-from lpgcn.runtime.centralized import Centralized
-from lpgcn.runtime.inprocess import profiles
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.hosts.one_process import profiles
 
 Make = Callable[..., Any]
 CONFIG = Config(dim=3, layers=2, lr=0.05, batch_size=7, virtual_items="2", seed=5)

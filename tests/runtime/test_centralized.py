@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
-from lpgcn.runtime.centralized import Centralized
+from lpgcn.runtime.engines.centralized import Centralized
 
 STEPS = 20
 

@@ -11,12 +11,12 @@ import torch
 from lpgcn.config import Config
 from lpgcn.data import load
 from lpgcn.runtime import training
-from lpgcn.runtime.federated import Federated
+from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.recommender import Recommender
-from lpgcn.runtime.run_folder import EpochMetrics
-from lpgcn.runtime.source import Source
-from lpgcn.runtime.workers import WorkerError, Workers
+from lpgcn.runtime.runs.saved_model import Recommender
+from lpgcn.runtime.runs.run_folder import EpochMetrics
+from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.hosts.workers import WorkerError, Workers
 
 CONFIG = Config(
     mode="federated",

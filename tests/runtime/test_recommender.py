@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import DataError, Ids, Interactions
-from lpgcn.runtime.engine import Vectors
-from lpgcn.runtime.recommender import FORMAT, ModelCard, ModelError, Recommender
+from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, ModelError, Recommender
 
 FILES = ("config.json", "ids.json", "vectors.safetensors")
 
@@ -27,7 +26,7 @@ def made(seed: int = 0, n_users: int = 5, n_items: int = 9) -> Recommender:
     )  # fmt: skip
     return Recommender(
         card,
-        Vectors(*(torch.from_numpy(draw.standard_normal((n, 4))) for n in (n_users, n_items))),
+        Vectors(*(draw.standard_normal((n, 4)) for n in (n_users, n_items))),
         Ids.of([f"user {number}" for number in range(n_users)]),
         Ids(np.arange(n_items) * 10),
         Interactions.from_pairs(*pairs.nonzero(), n_users, n_items),
@@ -58,8 +57,8 @@ def test_a_model_survives_its_folder(tmp_path: Path) -> None:
         loaded = Recommender.load(folder)
         assert loaded.card == model.card
         assert (loaded.user_ids, loaded.item_ids) == (model.user_ids, model.item_ids)
-        assert torch.equal(loaded.vectors.users, model.vectors.users)
-        assert torch.equal(loaded.vectors.items, model.vectors.items)
+        assert np.array_equal(loaded.vectors.users, model.vectors.users)
+        assert np.array_equal(loaded.vectors.items, model.vectors.items)
         assert np.array_equal(loaded.seen.keys, model.seen.keys)
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == list(FILES)
 

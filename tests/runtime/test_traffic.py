@@ -6,9 +6,9 @@ import pytest
 
 from lpgcn.config import Config, Model, Suite
 from lpgcn.data import Interactions, Split, load
-from lpgcn.runtime.federated import Federated
+from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.simulated import Simulated
+from lpgcn.runtime.engines.simulated import Simulated
 
 
 def small(users: int, items: int) -> Split:

@@ -17,11 +17,11 @@ import lpgcn
 from lpgcn.config import Config, ConfigError
 from lpgcn.evaluation import Evaluation
 from lpgcn.runtime import training
-from lpgcn.runtime.centralized import Centralized
-from lpgcn.runtime.recommender import ModelError, Recommender
-from lpgcn.runtime.run_folder import EpochMetrics, RunFolder, RunFolderError
-from lpgcn.runtime.source import Source, SourceError
-from lpgcn.runtime.training import Observer, Summary, train
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.runs.saved_model import ModelError, Recommender
+from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
+from lpgcn.runtime.runs.source import Source, SourceError
+from lpgcn.runtime.runs.training import Observer, Summary, train
 
 EPOCHS = 5
 CONFIG = Config(layers=2, dim=8, lr=0.05, batch_size=100, epochs=EPOCHS, eval_every=2, at=(5,))

@@ -8,7 +8,7 @@ import click
 
 from lpgcn.cli.options import SectionedCommand, field_options, given
 from lpgcn.cli.terminal import json_option, print_json, show, table
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.source import Source
 
 
 @click.group(
@@ -59,16 +59,15 @@ Examples:
   lpgcn data show mine --train ratings.csv --minimum-rating 4""",
 )
 @click.argument("dataset", metavar="NAME")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the split by --ratio.")
 @json_option
-@field_options(Source, "Files of your own")
-def show_(dataset: str, seed: int, as_json: bool, **fields: Any) -> None:
+@field_options(Source, "Data, and files of your own")
+def show_(dataset: str, as_json: bool, **fields: Any) -> None:
     """Read a data set and count what is in it.
 
     NAME is one of `lpgcn data list`, or, with --train, what your own data is called.
     """
     source = Source(dataset=dataset, **given(Source, fields))
-    split = source.open(seed)
+    split = source.open()
     parts = {
         name: {
             "interactions": len(part),

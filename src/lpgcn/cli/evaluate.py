@@ -24,12 +24,12 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
 
     DIR is the folder of a finished run. Its test set is read again.
     """
-    from lpgcn.runtime.recommender import Recommender
-    from lpgcn.runtime.run_folder import RunFolder
+    from lpgcn.runtime.runs.saved_model import Recommender
+    from lpgcn.runtime.runs.run_folder import RunFolder
 
     run = RunFolder(folder).describe()
     model = Recommender.load(folder)
-    split = run.source.open(run.config.seed)
+    split = run.source.open()
     found = model.evaluate(split, sorted(set(at)) or run.config.cutoffs)
     if as_json:
         about = {"dataset": split.name, "fingerprint": split.fingerprint}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 
 from lpgcn.config import Config, parse, read_toml
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.source import Source
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

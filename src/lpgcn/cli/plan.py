@@ -12,7 +12,7 @@ import msgspec
 from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ Examples:
 @click.option("--sweep", is_flag=True, help="Cost over k as in RQ5, and over the load limit.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A picture of the plan or the sweep.")
 @json_option
-@field_options(Source, "Files of your own")
+@field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration", without=set(Config.__struct_fields__) - _RELEVANT)
 def plan(
     dataset: str | None,
@@ -57,15 +57,15 @@ def plan(
     """Choose who computes which item, and say what that costs."""
     from lpgcn.report.picture import check_place
     from lpgcn.report.plans import plot_loads, plot_sweep
+    from lpgcn.runtime.engines.simulated import token_graph
     from lpgcn.runtime.planning import plan_cost, planner_for
-    from lpgcn.runtime.simulated import token_graph
 
     if sweep and fields["max_load"]:
         raise click.UsageError("--sweep tries one load limit after the other: leave out --max-load")
     config = Config().changed(**asked(config_file, fields))
     if plot is not None:
         check_place(plot)
-    split = source_asked(dataset, fields).resolved().open(config.seed)
+    split = source_asked(dataset, fields).resolved().open()
     graph = token_graph(split, config)
     if sweep:
         over_k, curves = _sweep(graph, split, config)

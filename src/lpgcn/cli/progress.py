@@ -10,8 +10,8 @@ from rich import progress as rich_progress
 from lpgcn.cli.terminal import console, duration, say
 from lpgcn.data import Split
 from lpgcn.protocol.messages import Phase
-from lpgcn.runtime.run_folder import EpochMetrics, Progress, Run
-from lpgcn.runtime.training import Observer
+from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
+from lpgcn.runtime.runs.training import Observer
 
 _STAGES: Final = {
     Phase.KEYS: "every client makes a key pair",

@@ -23,7 +23,7 @@ def recommend(folder: Path, user: str, k: int, as_json: bool) -> None:
 
     DIR is the folder of a finished run. Items that the user has in training are left out.
     """
-    from lpgcn.runtime.recommender import Recommender
+    from lpgcn.runtime.runs.saved_model import Recommender
 
     found = Recommender.load(folder).recommend(user, k)
     if as_json:

@@ -28,10 +28,10 @@ from lpgcn.cli.terminal import (
     traffic_report,
 )
 from lpgcn.config import Config
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
-    from lpgcn.runtime.run_folder import Summary
+    from lpgcn.runtime.runs.run_folder import Summary
 
 
 @click.command(
@@ -66,7 +66,7 @@ Examples:
     help="Write everything that each party of a federation receives to this file.",
 )
 @json_option
-@field_options(Source, "Files of your own")
+@field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration")
 def train(
     dataset: str | None,
@@ -95,10 +95,11 @@ def train(
     options = {
         "resume": resume,
         "overwrite": overwrite,
+        "threads": threads,
         "workers": workers,
         "transcript": transcript,
     }
-    summary = _run(source, config, out, options, threads)
+    summary = _run(source, config, out, options)
     if as_json:
         print_json({"out": str(out), **msgspec.to_builtins(summary)})
     else:
@@ -107,7 +108,7 @@ def train(
 
 def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Source, Config]:
     """The run in a folder, with what is asked for now; `lpgcn.train` refuses any difference."""
-    from lpgcn.runtime.run_folder import RunFolder
+    from lpgcn.runtime.runs.run_folder import RunFolder
 
     run = RunFolder(out).describe()
     return msgspec.structs.replace(run.source, **data), run.config.changed(**wanted)
@@ -118,19 +119,13 @@ def _new_folder(dataset: str, model: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def _run(
-    source: Source, config: Config, out: Path, options: dict[str, Any], threads: int | None
-) -> Summary:
+def _run(source: Source, config: Config, out: Path, options: dict[str, Any]) -> Summary:
     from lpgcn.cli.progress import ProgressDisplay
 
     progress = ProgressDisplay(out)
     try:
-        import torch
+        from lpgcn.runtime.runs.training import train as train_run
 
-        from lpgcn.runtime.training import train as train_run
-
-        if threads:
-            torch.set_num_threads(threads)
         with progress:
             return train_run(source, config, out=out, observer=progress, **options)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ import click
 from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
 from lpgcn.cli.terminal import console, json_option, print_json, say
 from lpgcn.config import Config
-from lpgcn.runtime.source import Source
+from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
     from lpgcn.runtime.verification import Comparison
@@ -33,7 +33,7 @@ Examples:
     help="The picture of the curves; runs/verify-DATASET.png if it is not given.",
 )
 @json_option
-@field_options(Source, "Files of your own")
+@field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
 def verify(
     dataset: str | None,
@@ -49,7 +49,7 @@ def verify(
     ledger) and federated, for --epochs (3 if not given), and prints for each epoch the loss,
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
     the centralised run. Both models, both suites, without and with virtual items (as many as real
-    ones), or only those that --model, --suite and --virtual-items name. The exit code is 1 if any
+    ones), and other plans, or only those that --model, --suite, --virtual-items and --planner name. The exit code is 1 if any
     difference is not zero.
     """
     from lpgcn.report.curves import plot_comparisons
@@ -60,7 +60,9 @@ def verify(
     config = Config().changed(**{"epochs": 3, **wanted})
     axes = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}
     chosen: dict[str, Any] = {axes[key]: [wanted[key]] for key in axes if key in wanted}
-    split = source_asked(dataset, fields).resolved().open(config.seed)
+    if "planner" in wanted:
+        chosen["other_planners"] = ()
+    split = source_asked(dataset, fields).resolved().open()
     picture = plot or (Path(f"runs/verify-{split.name}.png") if can_draw() else None)
     if picture is not None:
         check_place(picture)

@@ -4,16 +4,14 @@ It knows no protocol: a message's place is a `Context` of numbers. Opening raise
 never returns a bool; keys appear in no repr and no error.
 """
 
-from lpgcn.crypto.channel import CHANNEL_OVERHEAD, TAG_BYTES, Channel, Channels, Indices
-from lpgcn.crypto.context import BROADCAST, Context
+from lpgcn.crypto.channel import TAG_BYTES, Channel, Channels
+from lpgcn.crypto.context import Context
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
 from lpgcn.crypto.masks import Masks
 from lpgcn.crypto.tokens import TOKEN_BYTES, tokens
 
 __all__ = [
-    "BROADCAST",
-    "CHANNEL_OVERHEAD",
     "KEY_BYTES",
     "SEAL_OVERHEAD",
     "TAG_BYTES",
@@ -24,7 +22,6 @@ __all__ = [
     "Context",
     "CryptoError",
     "FormatError",
-    "Indices",
     "Label",
     "Masks",
     "NonceReuseError",

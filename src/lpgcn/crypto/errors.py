@@ -19,8 +19,8 @@ class AuthenticationError(CryptoError):
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
-        """The first row that failed, when many were opened at once."""
+        """The first message that failed, when many were opened at once."""
 
 
 class NonceReuseError(CryptoError):
-    """A second message for a (step, phase, layer, index) that this key has sealed before."""
+    """A second message for a place that this key has sealed for before."""

@@ -38,7 +38,6 @@ class Label(StrEnum):
     USER_VECTORS = "user vectors"
     """The key from S under which suite `paper` seals user vectors."""
     AGREEMENT = "agreement"
-    NEGATIVES = "negatives"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

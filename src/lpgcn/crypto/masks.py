@@ -7,7 +7,6 @@ less than all of a connected component tells nothing but its own sum.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -23,7 +22,7 @@ from lpgcn.crypto.keys import SecretKey
 
 UInt64 = npt.NDArray[np.uint64]
 Sign = Literal[1, -1]
-_COUNTER: Final = struct.Struct(">QQ")
+_BLOCK_ZERO: Final = bytes(8)
 
 
 class Masks:
@@ -38,12 +37,12 @@ class Masks:
         self._guard = NonceGuard()
 
     def mask(self, context: Context, count: int) -> UInt64:
-        """Σ ± AES-256-CTR(key, (step, phase, layer)) mod 2^64, for `count` values.
+        """Σ ± AES-256-CTR(key, place of the context) mod 2^64, for `count` values.
 
         One mask hides one value: a second one for the same place is refused.
         """
         self._guard.claim(context)
-        counter = CTR(_COUNTER.pack(context.step << 16 | context.slot, 0))
+        counter = CTR(context.place + _BLOCK_ZERO)
         total = np.zeros(count, dtype=np.uint64)
         for key, sign in self._peers:
             stream = Cipher(key, counter).encryptor().update(bytes(8 * count))

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64, Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +52,18 @@ class Interactions:
         return self.users * self.n_items + self.items
 
     @cached_property
-    def offsets(self) -> Int64:
-        """The items of u are items[offsets[u] : offsets[u + 1]]: shape (n_users + 1,)."""
-        return np.concatenate(([0], np.cumsum(self.user_degrees)))
+    def by_user(self) -> Ragged:
+        """I_u for every user, ascending."""
+        return Ragged.from_lengths(np.bincount(self.users, minlength=self.n_users), self.items)
 
     def items_of(self, user: int) -> Int64:
         """I_u, ascending."""
-        return self.items[self.offsets[user] : self.offsets[user + 1]]
+        return self.by_user[user]
 
-    @cached_property
+    @property
     def user_degrees(self) -> Int64:
         """|I_u| for every user."""
-        return np.bincount(self.users, minlength=self.n_users)
+        return self.by_user.lengths
 
     @cached_property
     def item_degrees(self) -> Int64:

@@ -24,7 +24,10 @@ class NamedDataset:
     summary: str
     files: tuple[str, ...]
     source: str
-    read: Callable[[Path], Split]
+    read: Callable[[Path, int], Split]
+    """From its folder, with the seed of the split."""
+    is_split_here: bool = False
+    """By ratio and seed; otherwise its parts are part of it."""
 
     def missing(self, root: Path | None = None) -> tuple[str, ...]:
         """The files that are not there."""
@@ -32,15 +35,15 @@ class NamedDataset:
         return tuple(file for file in self.files if not (folder / file).is_file())
 
 
-def _ready_made(folder: Path) -> Split:
+def _ready_made(folder: Path, _: int) -> Split:
     return read_split(
         folder / "train.txt", folder / "valid.txt", folder / "test.txt", name=folder.name
     )
 
 
-def _movielens(folder: Path) -> Split:
+def _movielens(folder: Path, seed: int) -> Split:
     return read_split(
-        folder / "u.data", name=folder.name, columns=Columns(minimum_rating=4), seed=0
+        folder / "u.data", name=folder.name, columns=Columns(minimum_rating=4), seed=seed
     )
 
 
@@ -57,15 +60,16 @@ _DATASETS: Final = {
             "generated: communities of taste and power-law popularity, 80/10/10 per user",
             (),
             "generated in code, no files needed",
-            lambda _: demo(),
+            lambda _folder, _seed: demo(),
         ),
         NamedDataset(
             "ml-100k",
             "MovieLens 100K: films, ratings of 4 and 5 (users with none are left out), "
-            "80/10/10 per user, seed 0",
+            "80/10/10 per user, by the seed of the split",
             ("u.data",),
             "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
             _movielens,
+            is_split_here=True,
         ),
         NamedDataset("gowalla", "Gowalla: check-ins at places", _PARTS, _LIGHTGCN, _ready_made),
         NamedDataset(
@@ -93,9 +97,18 @@ def describe(name: str) -> NamedDataset:
     )
 
 
-def load(name: str, root: Path | None = None) -> Split:
-    """A named data set from the folder `root`, by default $LPGCN_DATA or else ./data."""
+def load(name: str, root: Path | None = None, *, seed: int = 0) -> Split:
+    """A named data set from the folder `root`, by default $LPGCN_DATA or else ./data.
+
+    `seed` is that of the split, for those that are split here.
+    """
     dataset = describe(name)
+    if seed and not dataset.is_split_here:
+        split_here = ", ".join(one.name for one in _DATASETS.values() if one.is_split_here)
+        raise DataError(
+            f"found the split seed {seed} for {name!r}, whose parts are ready-made; leave it out, "
+            f"or choose data that is split here: {split_here}, or a single file of your own"
+        )
     folder = data_folder(root) / name
     if missing := dataset.missing(root):
         raise DataError(
@@ -103,7 +116,7 @@ def load(name: str, root: Path | None = None) -> Split:
             f"it comes from {dataset.source}; put the files there, or set LPGCN_DATA to the folder "
             f"that holds {name}/"
         )
-    return dataset.read(folder)
+    return dataset.read(folder, seed)
 
 
 def data_folder(root: Path | None = None) -> Path:

@@ -109,7 +109,7 @@ def _random_ranks(interactions: Interactions, seed: int) -> Int64:
 
     Users of similar degree draw together, so that no more than twice the needed words are drawn.
     """
-    offsets, degree = interactions.offsets, interactions.user_degrees
+    offsets, degree = interactions.by_user.offsets, interactions.user_degrees
     word = np.empty(len(interactions), dtype=np.uint64)
     size_class = np.frexp(degree)[1]
     for size in np.unique(size_class[degree > 0]):

@@ -1,26 +1,23 @@
-"""Full-ranking metrics with exact means, and early stopping on one of them."""
+"""Full-ranking metrics with exact means, and early stopping on one of them.
+
+NumPy alone serves a client; `lpgcn.evaluation.compiled.CompiledRanker`, handed to `evaluate` or
+`top_items`, ranks tables in the same bits with numba, which nothing here imports by itself.
+"""
 
 from lpgcn.evaluation.early_stopping import EarlyStopping
 from lpgcn.evaluation.errors import EvaluationError
-from lpgcn.evaluation.metrics import (
-    METRICS,
-    Evaluation,
-    UserItems,
-    evaluate,
-    mean_from_fixed_point,
-    per_user,
-    to_fixed_point,
-)
-from lpgcn.evaluation.ranking import top_items
+from lpgcn.evaluation.metrics import METRICS, Evaluation, evaluate, per_user, to_fixed_point
+from lpgcn.evaluation.plain import PlainRanker
+from lpgcn.evaluation.ranking import Ranker, top_items
 
 __all__ = [
     "METRICS",
     "EarlyStopping",
     "Evaluation",
     "EvaluationError",
-    "UserItems",
+    "PlainRanker",
+    "Ranker",
     "evaluate",
-    "mean_from_fixed_point",
     "per_user",
     "to_fixed_point",
     "top_items",

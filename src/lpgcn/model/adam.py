@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-_LANES = 16
-"""The fused kernel rounds the elements of a last, partial vector register in another order than
-the others. Rows padded to whole registers give the same bits alone and among all rows."""
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.model.kernels import BETA1, BETA2, Float64, Floats, Integers, Kernels
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """∂Loss/∂θ = factor·integers + decay·θ: what arrived on the grid, and the regulariser."""
+
+    integers: Integers
+    factor: Float64
+    """For each row: the step of the grid, the scaling of the node, and 1/B."""
+    decay: Float64
+    """For each row n·λ/B, of a node in n samples."""
 
 
 class Adam:
-    """θ ← θ − γ·m̂ / (√v̂ + ε), with m and v the decaying means of the gradient and its square."""
+    """θ ← θ − γ·m̂ / (√v̂ + ε), with m and v the decaying means of the gradient and its square.
 
-    def __init__(self, parameter: Tensor) -> None:
-        self._dim = parameter.shape[1]
-        self._padded = self._pad(parameter).contiguous().clone()
-        self._mean = torch.zeros_like(self._padded)
-        self._square = torch.zeros_like(self._padded)
-        self._steps = torch.zeros((), dtype=torch.float32)
+    `Kernels.adam` has the one order of its operations.
+    """
 
-    def _pad(self, rows: Tensor) -> Tensor:
-        missing = -self._dim % _LANES
-        return pad(rows, (0, missing)) if missing else rows
+    def __init__(self, parameter: Floats, kernels: Kernels) -> None:
+        self.parameter = np.ascontiguousarray(parameter)
+        self._mean, self._square = np.zeros_like(parameter), np.zeros_like(parameter)
+        self._steps = 0
+        self._kernels = kernels
 
-    @property
-    def parameter(self) -> Tensor:
-        return self._padded[:, : self._dim]
-
-    def step(self, gradient: Tensor, learning_rate: float) -> None:
-        self._steps.add_(1)
-        # `torch.optim.adam.adam` is this call behind checks that take longer than a client's row.
-        torch._fused_adam_(
-            [self._padded],
-            [self._pad(gradient)],
-            [self._mean],
-            [self._square],
-            [],
-            [self._steps],
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=learning_rate,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
+    def step(self, gradient: Gradient, learning_rate: float) -> None:
+        self._steps += 1
+        self._kernels.adam(
+            self.parameter,
+            self._mean,
+            self._square,
+            gradient.integers,
+            gradient.factor,
+            gradient.decay,
+            learning_rate / (1 - BETA1**self._steps),
+            1 / math.sqrt(1 - BETA2**self._steps),
         )
 
-    def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on."""
+    def state(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Everything that the next step depends on, as copies."""
         return {
-            "parameter": self.parameter.clone(),
-            "mean": self._mean[:, : self._dim].clone(),
-            "square": self._square[:, : self._dim].clone(),
-            "steps": self._steps.clone(),
+            "parameter": self.parameter.copy(),
+            "mean": self._mean.copy(),
+            "square": self._square.copy(),
+            "steps": np.array(self._steps, dtype=np.int64),
         }
 
-    def restore(self, state: dict[str, Tensor]) -> None:
-        self._padded, self._mean, self._square = (
-            self._pad(state[name]).clone() for name in ("parameter", "mean", "square")
+    def restore(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        kind = self.parameter.dtype
+        self.parameter, self._mean, self._square = (
+            np.array(state[name], dtype=kind) for name in ("parameter", "mean", "square")
         )
-        self._steps = state["steps"].clone()
+        self._steps = int(state["steps"])

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.model.sampling import batch_users, negative_places
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Batches:
     n_users: int
     n_items: int
     listed_keys: Int64
-    """user · n_items + place of everything that is listed, ascending."""
+    """user · n_items + place of everything that is listed, ascending (see `listing_keys`)."""
 
     @property
     def steps(self) -> int:

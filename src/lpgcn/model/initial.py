@@ -6,24 +6,41 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from lpgcn.config import Config
+from lpgcn.model.adam import Adam
+from lpgcn.model.backbone import Table
+from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.random import Purpose, bits
+
+Int64 = npt.NDArray[np.int64]
 
 
 def embedding_rows(
+    seed: int, purpose: Purpose, rows: Int64, *, table_rows: int, config: Config
+) -> Floats:
+    """Uniform in (−b, b): b = √(6 / (table_rows + d)), as Xavier, or √3·deviation if given."""
+    deviation = config.init_deviation
+    xavier = math.sqrt(6 / (table_rows + config.dim))
+    bound = xavier if deviation is None else math.sqrt(3) * deviation
+    # 24 bits fit a float32 mantissa, so both precisions start from the same numbers.
+    unit = (bits(seed, purpose, rows, 0, 0, config.dim) >> 8) * 2.0**-23 - 1.0
+    return (unit * bound).astype(np.float32).astype(config.dtype)
+
+
+def initial_tables(
+    tables: dict[str, Table],
     seed: int,
-    purpose: Purpose,
-    rows: npt.NDArray[np.int64],
+    rows: Int64,
     *,
     table_rows: int,
-    dim: int,
-    deviation: float | None,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Uniform in (−b, b): b = √(6 / (table_rows + dim)), as Xavier, or √3·deviation if given."""
-    bound = math.sqrt(6 / (table_rows + dim)) if deviation is None else math.sqrt(3) * deviation
-    # 24 bits fit a float32 mantissa, so both precisions start from the same numbers.
-    unit = (bits(seed, purpose, rows, 0, 0, dim) >> 8) * 2.0**-23 - 1.0
-    return torch.from_numpy((unit * bound).astype(np.float32)).to(dtype)
+    config: Config,
+    kernels: Kernels,
+) -> dict[str, Adam]:
+    """The rows of some nodes in each of their tables, each with its own Adam state."""
+    return {
+        name: Adam(
+            embedding_rows(seed, table.purpose, rows, table_rows=table_rows, config=config), kernels
+        )
+        for name, table in tables.items()
+    }

@@ -2,12 +2,14 @@
 
     Loss = Σ_{(u,i,j)} [ −ln σ(e_u·e_i − e_u·e_j) + ½λ(‖e_u^(0)‖² + ‖e_i^(0)‖² + ‖e_j^(0)‖²) ] / B
 
-A sample's derivative by e_u·e_i is −σ(e_u·e_j − e_u·e_i)/B, by e_u·e_j the opposite. These numbers
-are first added up to one s_ui for each (user, item); then the loss is one more exchange:
+A sample's derivative by e_u·e_i is −σ(e_u·e_j − e_u·e_i), by e_u·e_j the opposite, before the
+division by B, which is left to the very end. These numbers are first added up to one s_ui for each
+(user, item); then the loss is one more exchange, of products that are rounded to the grid:
 
     ∂Loss/∂e_u = Σ_i s_ui e_i        ∂Loss/∂e_i = Σ_u s_ui e_u
 
-Scalars are computed in float64 by NumPy, whose results do not depend on how many there are.
+Scalars are computed in float64 by NumPy, whose results do not depend on how many there are, and
+s_ui travels in the precision of the vectors.
 """
 
 from __future__ import annotations
@@ -15,14 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from lpgcn.model.segments import Segments
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
+from lpgcn.model.grid import Grid
+from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -54,27 +52,25 @@ class Pairs:
 class PairGradients:
     """What the loss says about every pair."""
 
-    coefficient: Float64
-    """s_ui."""
+    coefficient: Floats
+    """s_ui, in the precision of the vectors."""
     count: Int64
     """In how many samples the pair is, for the regulariser."""
     loss: Float64
-    """−ln σ(·) of every sample, not yet divided by B."""
+    """−ln σ(·) of every sample."""
 
 
 def pair_gradients(
-    pairs: Pairs, user_vectors: Tensor, item_vectors: Tensor, batch_size: int
+    pairs: Pairs, user_vectors: Floats, item_vectors: Floats, kernels: Kernels
 ) -> PairGradients:
-    """Scores (Eq. 4), losses and s_ui of all pairs; `batch_size` is B of the whole batch."""
-    users, items = torch.from_numpy(pairs.users), torch.from_numpy(pairs.items)
-    product = user_vectors.index_select(0, users).mul_(item_vectors.index_select(0, items))
-    score = product.sum(1).to(torch.float64).numpy()
+    """Scores (Eq. 4), losses and s_ui of all pairs."""
+    score = kernels.dots(user_vectors, item_vectors, pairs.users, pairs.items)
     margin = score[pairs.positive] - score[pairs.negative]
-    slope = np.exp(-np.logaddexp(0.0, margin)) / batch_size
-    coefficient = _add_up(pairs.positive, -slope, len(pairs))
-    coefficient += _add_up(pairs.negative, slope, len(pairs))
+    slope = np.exp(-np.logaddexp(0.0, margin))
+    coefficient = _add_up(pairs.negative, slope, len(pairs))
+    coefficient -= _add_up(pairs.positive, slope, len(pairs))
     count = np.bincount(np.concatenate((pairs.positive, pairs.negative)), minlength=len(pairs))
-    return PairGradients(coefficient, count, np.logaddexp(0.0, -margin))
+    return PairGradients(coefficient.astype(user_vectors.dtype), count, np.logaddexp(0.0, -margin))
 
 
 def _add_up(pairs: Int64, values: Float64, count: int) -> Float64:
@@ -85,10 +81,11 @@ def _add_up(pairs: Int64, values: Float64, count: int) -> Float64:
 
 @dataclass(frozen=True)
 class LossGradient:
-    """∂Loss/∂e of the nodes that the batch touches, and in how many samples each of them is."""
+    """B·∂Loss/∂e of the nodes that the batch touches, and in how many samples each of them is."""
 
     rows: Int64
-    gradient: Tensor
+    sums: Int64
+    """In steps of the backward grid."""
     in_samples: Float64
 
     @classmethod
@@ -96,14 +93,21 @@ class LossGradient:
         cls,
         receivers: Int64,
         senders: Int64,
-        coefficient: Float64,
+        coefficient: Floats,
         in_samples: Float64,
-        sent: Tensor,
+        sent: Floats,
+        grid: Grid,
+        kernels: Kernels,
     ) -> LossGradient:
         """Σ s·sent[sender] for every distinct receiver of pairs that are sorted by receiver."""
-        starts = np.flatnonzero(np.diff(receivers, prepend=-1))
-        offsets = np.append(starts, len(receivers))
-        weights = torch.from_numpy(coefficient).to(sent.dtype)
-        gradient = Segments.from_arrays(offsets, senders).weighted_sum(sent, weights)
-        counts = np.add.reduceat(in_samples, starts) if len(starts) else in_samples[:0]
-        return cls(receivers[starts], gradient, counts)
+        first = np.flatnonzero(np.diff(receivers, prepend=-1))
+        segments = Ragged(np.append(first, len(receivers)), senders)
+        sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
+        counts = np.add.reduceat(in_samples, first) if len(first) else in_samples[:0]
+        return cls(receivers[first], sums, counts)
+
+    @classmethod
+    def none(cls, dim: int) -> LossGradient:
+        """Of nodes that the batch does not touch."""
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, np.empty((0, dim), dtype=np.int64), np.empty(0))

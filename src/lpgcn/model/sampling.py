@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.errors import LpgcnError
+from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation, uniform
 
-Int64 = npt.NDArray[np.int64]
 Popularity = npt.NDArray[np.float64]
 VirtualDraw = Literal["uniform", "popularity"]
 
@@ -32,50 +32,27 @@ class SamplingError(LpgcnError):
     """A sample that cannot be drawn: a user who listed everything has no negative."""
 
 
-@dataclass(frozen=True)
-class Lists:
-    """A sorted set of item numbers for each user: `items[offsets[u]:offsets[u + 1]]`."""
+def listing_keys(lists: Ragged, n_items: int) -> Int64:
+    """user · n_items + item of every entry, ascending where the items of a user are."""
+    return lists.rows * n_items + lists.values
 
-    offsets: Int64
-    items: Int64
-    n_items: int
 
-    @classmethod
-    def from_pairs(cls, users: Int64, items: Int64, n_users: int, n_items: int) -> Lists:
-        keys = np.sort(users * n_items + items)
-        offsets = np.searchsorted(keys, np.arange(n_users + 1) * n_items)
-        return cls(offsets, keys % n_items, n_items)
+def union(lists: Ragged, others: Ragged, n_items: int) -> Ragged:
+    """What a user has in either, ascending; nobody has an item in both."""
+    keys = np.concatenate((listing_keys(lists, n_items), listing_keys(others, n_items)))
+    return _from_keys(keys, len(lists), n_items)
 
-    @property
-    def n_users(self) -> int:
-        return len(self.offsets) - 1
 
-    @property
-    def sizes(self) -> Int64:
-        return np.diff(self.offsets)
+def renumbered(lists: Ragged, numbers: Int64) -> Ragged:
+    """The same lists, ascending again, with item i called numbers[i]."""
+    keys = lists.rows * len(numbers) + numbers[lists.values]
+    return _from_keys(keys, len(lists), len(numbers))
 
-    def of(self, user: int) -> Int64:
-        return self.items[self.offsets[user] : self.offsets[user + 1]]
 
-    def rows(self) -> Int64:
-        """The user of every entry."""
-        return np.repeat(np.arange(self.n_users), self.sizes)
-
-    def keys(self) -> Int64:
-        """user · n_items + item, ascending: what `contains` looks up."""
-        return self.rows() * self.n_items + self.items
-
-    def union(self, other: Lists) -> Lists:
-        return Lists.from_pairs(
-            np.concatenate((self.rows(), other.rows())),
-            np.concatenate((self.items, other.items)),
-            self.n_users,
-            self.n_items,
-        )
-
-    def renumbered(self, numbers: Int64) -> Lists:
-        """The same sets with item i called numbers[i]."""
-        return Lists.from_pairs(self.rows(), numbers[self.items], self.n_users, self.n_items)
+def _from_keys(keys: Int64, n_rows: int, n_items: int) -> Ragged:
+    """The lists with these keys, which come in any order. Sorting keys is quicker than pairs."""
+    ascending = np.sort(keys)
+    return Ragged.from_rows(ascending // n_items, ascending % n_items, n_rows)
 
 
 def contains(keys: Int64, wanted: Int64) -> npt.NDArray[np.bool_]:
@@ -154,20 +131,19 @@ class VirtualItems:
 def virtual_items(
     seed: int,
     users: Int64,
-    real: Lists,
+    real: Ragged,
+    n_items: int,
     how: VirtualItems,
     popularity: Popularity | None = None,
-) -> Lists:
+) -> Ragged:
     """I'_u for the clients `users`, whose real items are the rows of `real`.
 
     Draws of a user are taken in their order; those that are real or drawn before are passed over.
     `popularity` is public: how often each item is taken, by item id, for draw="popularity".
     """
-    n_items = real.n_items
-    missing = how.alpha(real.sizes, n_items)
-    taken = real.keys()
-    rows_taken: list[Int64] = []
-    items_taken: list[Int64] = []
+    missing = how.alpha(real.lengths, n_items)
+    taken = listing_keys(real, n_items)
+    virtual: list[Int64] = [np.empty(0, dtype=np.int64)]
     cumulative = _cumulative(popularity, n_items) if how.draw == "popularity" else None
     first = 0
     while missing.any():
@@ -184,17 +160,9 @@ def virtual_items(
         fresh = _first_occurrences(keys) & ~contains(taken, keys.reshape(-1)).reshape(keys.shape)
         fresh &= np.cumsum(fresh, axis=1) <= missing[rows, None]
         missing[rows] -= fresh.sum(axis=1)
-        new = keys[fresh]
-        taken = np.sort(np.concatenate((taken, new)))
-        rows_taken.append(new // n_items)
-        items_taken.append(new % n_items)
-    empty = np.empty(0, dtype=np.int64)
-    return Lists.from_pairs(
-        np.concatenate((empty, *rows_taken)),
-        np.concatenate((empty, *items_taken)),
-        real.n_users,
-        n_items,
-    )
+        virtual.append(keys[fresh])
+        taken = np.sort(np.concatenate((taken, virtual[-1])))
+    return _from_keys(np.concatenate(virtual), len(real), n_items)
 
 
 def _cumulative(popularity: Popularity | None, n_items: int) -> Popularity:

@@ -7,8 +7,9 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.plan.graph import Int64, Plan, TokenGraph, starts
+from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.options import Draw, ImpossibleLimitError, PlanError
+from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, integers, permutation
 
 Mask = npt.NDArray[np.bool_]
@@ -85,16 +86,16 @@ def smallest_cover(graph: TokenGraph, seed: int, allowed: Int64) -> tuple[Mask, 
     chosen = np.zeros(n, dtype=np.bool_)
     # The gain is the high part of a score and the tie-break its low part: one argmax finds both.
     score = np.full(n, -1, dtype=np.int64)
-    score[allowed] = np.diff(graph.offsets)[allowed] * n + np.argsort(order)[allowed]
+    score[allowed] = graph.listed.lengths[allowed] * n + np.argsort(order)[allowed]
     covered = np.zeros(graph.n_tokens, dtype=np.bool_)
     first_tokens: list[int] = []
     while allowed.size and score[best := int(score.argmax())] >= n:
-        new = graph.row(best)
+        new = graph.listed[best]
         new = new[~covered[new]]
         chosen[best] = covered[new] = True
         first_tokens.append(int(new[0]))
         for token in new:
-            score[graph.column(token)] -= n
+            score[graph.by_token[token]] -= n
     return _without_redundant(graph, chosen), first_tokens
 
 
@@ -102,25 +103,22 @@ def _without_redundant(graph: TokenGraph, chosen: Mask) -> Mask:
     """The cover without clients that it does not need, those with the fewest tokens tried first."""
     times = np.bincount(graph.tokens[chosen[graph.clients]], minlength=graph.n_tokens)
     needed = chosen.copy()
-    for client in np.argsort(np.diff(graph.offsets), kind="stable"):
-        if needed[client] and (times[graph.row(client)] > 1).all():
+    for client in np.argsort(graph.listed.lengths, kind="stable"):
+        if needed[client] and (times[graph.listed[client]] > 1).all():
             needed[client] = False
-            times[graph.row(client)] -= 1
+            times[graph.listed[client]] -= 1
     return needed
 
 
 def random_owners(graph: TokenGraph, candidates: Mask, seed: int) -> Int64:
     """ũ_i drawn from Ū ∩ (U_i ∪ U'_i) for every token, or from Ū if that is empty (line 4)."""
-    offsets, clients = graph.transposed
-    usable = candidates[clients]
-    before = starts(usable)
-    choices = before[offsets[1:]] - before[offsets[:-1]]
+    choices = graph.by_token.where(candidates[graph.by_token.values])
     tokens = np.arange(graph.n_tokens)
-    picked = integers(seed, Purpose.PLAN, tokens, np.maximum(choices, 1), Draw.OWNER)
+    picked = integers(seed, Purpose.PLAN, tokens, np.maximum(choices.lengths, 1), Draw.OWNER)
     everyone = np.flatnonzero(candidates)
     owner = everyone[
         integers(seed, Purpose.PLAN, tokens, max(everyone.size, 1), Draw.UNLISTED_OWNER)
     ]
-    listed = choices > 0
-    owner[listed] = clients[usable][(before[offsets[:-1]] + picked)[listed]]
+    listed = choices.lengths > 0
+    owner[listed] = choices.values[(choices.offsets[:-1] + picked)[listed]]
     return owner

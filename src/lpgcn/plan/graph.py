@@ -11,11 +11,9 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.errors import LpgcnError
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64, Ragged
 
 
 class TokenGraphError(LpgcnError):
@@ -24,17 +22,16 @@ class TokenGraphError(LpgcnError):
 
 @dataclass(frozen=True, eq=False)
 class TokenGraph:
-    """Clients and the tokens they list, in compressed rows: client u lists row(u).
+    """Clients and the tokens they list: client u lists listed[u].
 
-    `tokens` holds token indices, strictly rising within a client, so nobody lists a token twice.
+    Token indices rise strictly within a client, so nobody lists a token twice.
     """
 
-    offsets: Int64
-    tokens: Int64
+    listed: Ragged
     n_tokens: int
 
     def __post_init__(self) -> None:
-        offsets, tokens = self.offsets, self.tokens
+        offsets, tokens = self.listed.offsets, self.listed.values
         if offsets.ndim != 1 or offsets.size < 1 or offsets[0] != 0 or offsets[-1] != tokens.size:
             raise TokenGraphError(
                 f"offsets must rise from 0 to the number of listings, {tokens.size}; "
@@ -58,40 +55,32 @@ class TokenGraph:
         # Without return_counts np.unique hashes instead of sorting, and takes 25 times as long.
         keys, _ = np.unique(clients.astype(np.int64) * n_tokens + tokens, return_counts=True)
         degrees = np.bincount(keys // max(n_tokens, 1), minlength=n_clients)
-        return cls(starts(degrees), keys % max(n_tokens, 1), n_tokens)
+        return cls(Ragged.from_lengths(degrees, keys % max(n_tokens, 1)), n_tokens)
 
     @property
     def n_clients(self) -> int:
-        return self.offsets.size - 1
+        return len(self.listed)
 
     @property
-    def n_listings(self) -> int:
-        return self.tokens.size
+    def tokens(self) -> Int64:
+        """The token of every listing."""
+        return self.listed.values
 
-    def row(self, client: int) -> Int64:
-        """The tokens that a client lists."""
-        return self.tokens[self.offsets[client] : self.offsets[client + 1]]
-
-    @cached_property
+    @property
     def clients(self) -> Int64:
         """The client of every listing, beside `tokens`."""
-        return np.repeat(np.arange(self.n_clients), np.diff(self.offsets))
+        return self.listed.rows
 
     @cached_property
-    def transposed(self) -> tuple[Int64, Int64]:
-        """The same graph by token: (offsets, clients), clients rising within a token."""
+    def by_token(self) -> Ragged:
+        """The other side of the graph: by_token[i] are the clients that list token i, rising."""
         order = np.argsort(self.tokens, kind="stable")
-        return starts(self.degrees), self.clients[order]
+        return Ragged.from_lengths(self.degrees, self.clients[order])
 
     @cached_property
     def degrees(self) -> Int64:
         """How many clients list each token, |U_i| + |U'_i|."""
         return np.bincount(self.tokens, minlength=self.n_tokens)
-
-    def column(self, token: int) -> Int64:
-        """The clients that list a token."""
-        offsets, clients = self.transposed
-        return clients[offsets[token] : offsets[token + 1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +94,3 @@ class Plan:
     def convolution_clients(self) -> Int64:
         """The set Ũ: clients that own a token, rising (Algorithm 3, line 6)."""
         return np.unique(self.owner)
-
-
-def starts(counts: npt.ArrayLike) -> Int64:
-    """Where each of several runs of these lengths begins, and where the last one ends."""
-    lengths = np.asarray(counts, dtype=np.int64)
-    result = np.zeros(lengths.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=result[1:])
-    return result

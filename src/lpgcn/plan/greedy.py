@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from lpgcn.plan.cover import Mask
-from lpgcn.plan.graph import Int64, TokenGraph, starts
-from lpgcn.plan.local_search import Candidates, improve, repair
+from lpgcn.plan.graph import TokenGraph
+from lpgcn.plan.local_search import improve, repair
 from lpgcn.plan.parts import Limits, Parts
+from lpgcn.ragged import Int64, Ragged
 
 
 def fitted(graph: TokenGraph, owner: Int64, chosen: Mask, limits: Limits) -> Int64:
@@ -36,24 +37,20 @@ def greedy(graph: TokenGraph, owner: Int64, chosen: Mask, limits: Limits) -> Int
 
 def _longest_list(graph: TokenGraph, owner: Int64, chosen: Mask) -> Int64:
     """For every token the chosen client with the longest list that it is on; else its `owner`."""
-    offsets, clients = graph.transposed
-    usable = chosen[clients]
-    bounds = starts(usable)[offsets]
-    listed = np.diff(bounds) > 0
-    longest_first = np.argsort(-np.diff(graph.offsets), kind="stable")
-    rank = np.argsort(longest_first)[clients[usable]]
+    choices = graph.by_token.where(chosen[graph.by_token.values])
+    listed = choices.lengths > 0
+    longest_first = np.argsort(-graph.listed.lengths, kind="stable")
+    rank = np.argsort(longest_first)[choices.values]
     result = owner.copy()
     if rank.size:
-        result[listed] = longest_first[np.minimum.reduceat(rank, bounds[:-1][listed])]
+        result[listed] = longest_first[np.minimum.reduceat(rank, choices.offsets[:-1][listed])]
     return result
 
 
-def _parts_of_clients(graph: TokenGraph, owner: Int64, chosen: Mask) -> tuple[Parts, Candidates]:
+def _parts_of_clients(graph: TokenGraph, owner: Int64, chosen: Mask) -> tuple[Parts, Ragged]:
     """One part per chosen client; a token may go to those that list it, anywhere if none does."""
-    offsets, clients = graph.transposed
-    usable = chosen[clients]
-    bounds = starts(usable)[offsets]
+    choices = graph.by_token.where(chosen[graph.by_token.values])
     part_of_client = np.cumsum(chosen) - 1
     n_parts = int(np.count_nonzero(chosen))
-    parts = Parts(graph, part_of_client[owner], n_parts, np.diff(bounds) > 0)
-    return parts, Candidates(bounds, part_of_client[clients[usable]])
+    parts = Parts(graph, part_of_client[owner], n_parts, choices.lengths > 0)
+    return parts, Ragged(choices.offsets, part_of_client[choices.values])

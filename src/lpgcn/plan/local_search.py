@@ -1,37 +1,28 @@
-"""Moving one token at a time: until the limits hold, and then while it lowers the traffic."""
+"""Moving one token at a time: until the limits hold, and then while it lowers the traffic.
+
+The candidates of a token are the parts that it may go to; a token without any may go anywhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
-from lpgcn.plan.graph import Int64
 from lpgcn.plan.parts import Limits, Parts
+from lpgcn.ragged import Int64, Ragged
 
 _SWEEPS: Final = 12
 _WORTHWHILE: Final = 0.001
 """A sweep that lowers the traffic by a smaller share than this is the last but one."""
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """The parts that each token may go to: parts[offsets[i]:offsets[i + 1]], or any if empty."""
-
-    offsets: Int64
-    parts: Int64
-
-    @classmethod
-    def anywhere(cls, n_tokens: int) -> Self:
-        return cls(np.zeros(n_tokens + 1, np.int64), np.zeros(0, np.int64))
-
-    def of(self, token: int) -> Int64 | slice:
-        start, end = self.offsets[token], self.offsets[token + 1]
-        return self.parts[start:end] if start < end else slice(None)
+def anywhere(n_tokens: int) -> Ragged:
+    """Candidates for tokens that may go to any part."""
+    return Ragged(np.zeros(n_tokens + 1, np.int64), np.zeros(0, np.int64))
 
 
-def repair(parts: Parts, limits: Limits, candidates: Candidates) -> bool:
+def repair(parts: Parts, limits: Limits, candidates: Ragged) -> bool:
     """Move tokens out of parts that are over a limit, at the least traffic; whether all fit now."""
     before = None
     while (over := parts.over(limits)).size and before != (before := _excess(parts, limits)):
@@ -40,7 +31,7 @@ def repair(parts: Parts, limits: Limits, candidates: Candidates) -> bool:
     return not over.size
 
 
-def improve(parts: Parts, limits: Limits, candidates: Candidates) -> None:
+def improve(parts: Parts, limits: Limits, candidates: Ragged) -> None:
     """Sweep over the tokens, moving each to where it causes the least traffic, until it is idle."""
     order = np.argsort(parts.graph.degrees, kind="stable").tolist()
     seen = np.full(len(order), -1)
@@ -48,13 +39,18 @@ def improve(parts: Parts, limits: Limits, candidates: Candidates) -> None:
         gained = 0
         for token in order:
             # A token need not be looked at again before a part that it may go to has changed.
-            choices = candidates.of(token)
+            choices = _choices(candidates, token)
             if parts.changed[choices].max() > seen[token]:
                 gained += _move_if_better(parts, token, choices, limits)
                 seen[token] = parts.n_moves
         if gained <= _WORTHWHILE * parts.neighbours():
             break
         order.reverse()
+
+
+def _choices(candidates: Ragged, token: int) -> Int64 | slice:
+    found = candidates[token]
+    return found if found.size else slice(None)
 
 
 def _excess(parts: Parts, limits: Limits) -> int:
@@ -76,12 +72,12 @@ def _move_if_better(parts: Parts, token: int, choices: Int64 | slice, limits: Li
     return relief - best[1]
 
 
-def _relieve(parts: Parts, part: int, limits: Limits, candidates: Candidates) -> None:
+def _relieve(parts: Parts, part: int, limits: Limits, candidates: Ragged) -> None:
     """Move tokens out of one part until it is within the limits, those of most clients first."""
     tokens = np.flatnonzero(parts.part_of == part)
     for token in tokens[np.argsort(-parts.graph.degrees[tokens], kind="stable")].tolist():
         touched = parts.touched(token)
-        best = parts.best_target(token, touched, candidates.of(token), limits)
+        best = parts.best_target(token, touched, _choices(candidates, token), limits)
         if best is not None:
             parts.move(token, best[0], touched)
             if parts.loads()[part] <= limits.max_load and parts.sizes[part] <= limits.max_items:

@@ -23,10 +23,11 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.plan.graph import Int64, TokenGraph, starts
-from lpgcn.plan.local_search import Candidates, improve, repair
+from lpgcn.plan.graph import TokenGraph
+from lpgcn.plan.local_search import anywhere, improve, repair
 from lpgcn.plan.options import Draw, PartitionerError, Progress
 from lpgcn.plan.parts import Limits, Parts
+from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, integers, permutation
 
 Split = Callable[[TokenGraph, Int64, int, int], Int64]
@@ -61,7 +62,7 @@ def partition(
     Several numbers of parts are tried at once, each in a process of its own.
     """
     split = split or mtkahypar
-    clients = int(np.count_nonzero(np.diff(graph.offsets)))
+    clients = int(np.count_nonzero(graph.listed.lengths))
     if limits.max_load >= clients and limits.max_items >= graph.n_tokens:
         return np.zeros(graph.n_tokens, np.int64)
 
@@ -100,15 +101,15 @@ def balanced(
 def refined(graph: TokenGraph, part_of: Int64, limits: Limits, most_parts: int) -> Parts:
     """The parts within their limits, with empty parts added as far as it takes, then improved."""
     strangers = np.zeros(graph.n_tokens, np.bool_)
-    anywhere = Candidates.anywhere(graph.n_tokens)
+    candidates = anywhere(graph.n_tokens)
     n_parts = int(part_of.max(initial=0)) + 1
     while True:
         n_parts = min(most_parts, n_parts + n_parts // 4 + 4)
         parts = Parts(graph, part_of, n_parts, strangers)
-        fits = repair(parts, limits, anywhere)
+        fits = repair(parts, limits, candidates)
         part_of = parts.part_of
         if fits:
-            improve(parts, limits, anywhere)
+            improve(parts, limits, candidates)
         if fits or n_parts == most_parts:
             return parts
 
@@ -144,12 +145,8 @@ def _exponent(parts: Parts, clients: int) -> float:
 def _sample(graph: TokenGraph, seed: int) -> TokenGraph:
     """The graph of some of the clients, drawn at random, with all tokens."""
     order = permutation(seed, Purpose.PLAN, graph.n_clients, Draw.PARTITIONER)
-    degrees = np.diff(graph.offsets)[order]
-    kept = np.zeros(graph.n_clients, np.bool_)
-    kept[order[np.cumsum(degrees) <= _SCOUT_LISTINGS]] = True
-    return TokenGraph(
-        starts(np.diff(graph.offsets)[kept]), graph.tokens[kept[graph.clients]], graph.n_tokens
-    )
+    kept = order[np.cumsum(graph.listed.lengths[order]) <= _SCOUT_LISTINGS]
+    return TokenGraph(graph.listed.only(np.sort(kept)), graph.n_tokens)
 
 
 def mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> Int64:
@@ -157,13 +154,12 @@ def mtkahypar(graph: TokenGraph, weights: Int64, n_parts: int, seed: int) -> Int
     if n_parts == 1:
         return np.zeros(graph.n_tokens, np.int64)
     draw = int(integers(seed, Purpose.PLAN, [0], 2**31 - 1, Draw.PARTITIONER)[0])
-    degrees = np.diff(graph.offsets)
-    cut = degrees > 1
+    edges = graph.listed.only(np.flatnonzero(graph.listed.lengths > 1))
     with tempfile.TemporaryDirectory(prefix="lpgcn-plan-") as folder:
         np.savez(
             Path(folder) / "problem.npz",
-            pins=graph.tokens[cut[graph.clients]],
-            offsets=starts(degrees[cut]),
+            pins=edges.values,
+            offsets=edges.offsets,
             weights=np.maximum(weights, 1),
             n_parts=n_parts,
             imbalance=_IMBALANCE,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.plan.graph import Int64, TokenGraph, starts
+from lpgcn.plan.graph import TokenGraph
+from lpgcn.ragged import Int64, starts
 
 Mask = npt.NDArray[np.bool_]
 
@@ -60,10 +61,10 @@ class Parts:
         clients, parts = np.divmod(keys, n_parts)
         self._length = np.bincount(clients, minlength=graph.n_clients)
         rank = np.arange(keys.size) - starts(self._length)[clients]
-        self._part = np.zeros(graph.n_listings, dtype=np.int64)
-        self._count = np.zeros(graph.n_listings, dtype=np.int64)
-        self._part[graph.offsets[clients] + rank] = parts
-        self._count[graph.offsets[clients] + rank] = counts
+        self._part = np.zeros(graph.tokens.size, dtype=np.int64)
+        self._count = np.zeros(graph.tokens.size, dtype=np.int64)
+        self._part[graph.listed.offsets[clients] + rank] = parts
+        self._count[graph.listed.offsets[clients] + rank] = counts
         self.touches = np.bincount(parts, minlength=n_parts)
         self.sizes = np.bincount(part_of, minlength=n_parts)
         self._listed_by_owner = np.bincount(part_of[owner_lists], minlength=n_parts)
@@ -86,9 +87,9 @@ class Parts:
         return order[(loads[order] > limits.max_load) | (self.sizes[order] > limits.max_items)]
 
     def touched(self, token: int) -> Touched:
-        clients = self.graph.column(token)
+        clients = self.graph.by_token[token]
         lengths = self._length[clients]
-        entries = np.repeat(self.graph.offsets[clients] - starts(lengths)[:-1], lengths)
+        entries = np.repeat(self.graph.listed.offsets[clients] - starts(lengths)[:-1], lengths)
         entries += np.arange(entries.size)
         return Touched(clients, entries, self._part[entries])
 
@@ -150,10 +151,10 @@ class Parts:
 
     def _remove(self, clients: Int64, entries: Int64) -> None:
         self._length[clients] -= 1
-        last = self.graph.offsets[clients] + self._length[clients]
+        last = self.graph.listed.offsets[clients] + self._length[clients]
         self._part[entries] = self._part[last]
         self._count[entries] = self._count[last]
 
     def _append(self, clients: Int64, part: int) -> None:
-        self._overwrite(self.graph.offsets[clients] + self._length[clients], part)
+        self._overwrite(self.graph.listed.offsets[clients] + self._length[clients], part)
         self._length[clients] += 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from lpgcn.plan.cost import loads
 from lpgcn.plan.cover import Mask, allowed_clients, candidate_clients, cover, random_owners
-from lpgcn.plan.graph import Int64, Plan, TokenGraph
+from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.greedy import fitted, greedy
 from lpgcn.plan.options import (
     Draw,
@@ -21,6 +21,7 @@ from lpgcn.plan.options import (
 )
 from lpgcn.plan.partition import balanced, installed, partition
 from lpgcn.plan.parts import Limits
+from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, permutation
 
 _ORDER: Final[dict[PlannerName, tuple[PlannerName, ...]]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -11,23 +11,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.protocol.messages import Phase
+from lpgcn.protocol.phases import PHASES, Phase
 
 Int64 = npt.NDArray[np.int64]
 Direction = Literal["up", "down"]
 Role = Literal["convolution", "ordinary"]
-
-STAGES = {
-    "initialise": (
-        Phase.KEYS, Phase.SHARE_KEY, Phase.LIST, Phase.CATALOGUE, Phase.PLAN, Phase.VERIFY,
-        Phase.ANSWERS,
-    ),
-    "forward": (Phase.BUILD, Phase.FORWARD, Phase.FINAL),
-    "loss": (Phase.LOSS,),
-    "backward": (Phase.BACKWARD, Phase.UPDATE, Phase.UPDATE_BUILT),
-    "measure": (Phase.RANK, Phase.SUM),
-}  # fmt: skip
-_STAGE_OF = {phase: stage for stage, phases in STAGES.items() for phase in phases}
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +31,9 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger:
     """Adds up messages. Which clients are convolution-clients is known once there is a plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_clients: int) -> None:
         self._counts: dict[tuple[str, Direction, Role], list[int]] = defaultdict(lambda: [0, 0])
-        self._convolution: npt.NDArray[np.bool_] | None = None
+        self._convolution = np.zeros(n_clients, dtype=np.bool_)
         self._measuring = False
 
     @contextmanager
@@ -62,21 +50,18 @@ class Ledger:
 
     def add(self, phase: Phase, direction: Direction, clients: Int64, sizes: Int64) -> None:
         """One message for each of the clients, of these sizes."""
-        convolution = (
-            np.zeros(len(clients), dtype=np.bool_)
-            if self._convolution is None
-            else self._convolution[clients]
+        convolution = self._convolution[clients]
+        owners, owned_bytes = int(np.count_nonzero(convolution)), int(sizes[convolution].sum())
+        stage = "measure" if self._measuring else PHASES[phase].stage
+        roles: tuple[tuple[Role, int, int], ...] = (
+            ("convolution", owners, owned_bytes),
+            ("ordinary", len(clients) - owners, int(sizes.sum()) - owned_bytes),
         )
-        roles: Mapping[Role, npt.NDArray[np.bool_]] = {
-            "convolution": convolution,
-            "ordinary": ~convolution,
-        }
-        stage = "measure" if self._measuring else _STAGE_OF[phase]
-        for role, chosen in roles.items():
-            if chosen.any():
+        for role, messages, size in roles:
+            if messages:
                 count = self._counts[stage, direction, role]
-                count[0] += int(chosen.sum())
-                count[1] += int(sizes[chosen].sum())
+                count[0] += messages
+                count[1] += size
 
     def lines(self) -> list[Traffic]:
         return [

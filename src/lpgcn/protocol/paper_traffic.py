@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpgcn.config import Config
+from lpgcn.model.backbone import BACKBONES
 from lpgcn.model.batches import Batch
-from lpgcn.protocol.routes import Routes
+from lpgcn.protocol.server.routes import Routes
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,27 @@ def paper_traffic(routes: Routes, config: Config, batch: Batch) -> PaperTraffic:
 
     `entries` are the listed items that another client owns, virtual ones included: the paper sends
     for these too, since the server must not know which are virtual (Algorithm 7, lines 11 and 16).
+    Algorithm 9 says "each client u ∈ U"; a client without training pairs P_u has no loss, so that
+    lines 8 and 11 are read as about the clients of the batch, as in our own count.
     """
-    layers, items = config.layers, routes.n_items
-    entries = len(routes.entry_client)
-    neighbours = len(routes.neighbours.values)
+    layers, items, n = config.layers, routes.n_items, routes.n_clients
+    in_batch = np.zeros(n, dtype=np.bool_)
+    in_batch[batch.users] = True
+    elsewhere = routes.listed_elsewhere
+    of_batch = elsewhere.values[in_batch[elsewhere.rows]]
+    entries, neighbours = len(elsewhere.values), routes.n_pairs
     negatives = len(np.unique(batch.users * items + batch.negatives)) * (layers + 1)
     aggregated = len(np.unique(batch.negatives)) * (layers + 1)
     up = items * (1 + layers)  # Algorithm 1, line 4, and Algorithm 4, line 9.
-    up += routes.n_clients * layers  # Algorithm 4, line 4.
-    up += entries + negatives  # Algorithm 9, lines 8 and 9.
+    up += n * layers  # Algorithm 4, line 4.
+    up += len(of_batch) + negatives  # Algorithm 9, lines 8 and 9.
     up += layers * (entries + neighbours)  # Algorithm 6, lines 7 and 12.
     down = entries * (1 + layers)  # Algorithm 1, line 6, and Algorithm 4, line 11.
     down += layers * neighbours  # Algorithm 4, line 6.
-    down += negatives + items + aggregated  # Algorithm 9, lines 1, 11 and 12.
-    down += layers * (items + routes.n_clients)  # Algorithm 6, lines 14 and 15.
-    if config.model == "lightgcn+":
+    down += negatives  # Algorithm 9, line 1.
+    down += len(np.unique(of_batch)) + aggregated  # Algorithm 9, lines 11 and 12.
+    down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
+    if BACKBONES[config.model].builds_users:
         listed = len(routes.listed.values)
         up += listed  # Algorithm 7, line 11.
         down += listed  # Algorithm 7, line 16.

@@ -14,12 +14,14 @@ from typing import Final, Self
 
 import msgspec
 
-from lpgcn.protocol import messages as m
-from lpgcn.protocol.messages import Header
+from lpgcn.protocol.phases import Phase
+from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
+from lpgcn.protocol.wire.messages import Header
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Rows that a client could read: vectors, pairs of s and n, or bits."""
+    """Rows that a client could read: of a kind of `suite.Kind`, or the bits of a verification."""
 
     what: str
     senders: list[int]
@@ -36,7 +38,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent it, as the receiver knows it. A client only ever hears the server; those whose rows
     the server passes on are known to it by the handles in `opened`."""
     kind: str
-    step: int
+    pass_number: int
     phase: str
     layer: int
     size: int
@@ -49,10 +51,13 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 Witness = Callable[[Observation], None]
 
 NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
-    m.Placement: ("places", "owned", "offsets", "listed", "own_rank"),
+    m.Placement: ("places", "owned", "offsets", "listed"),
     m.Questions: ("offsets", "positions"),
-    m.Samples: ("positions", "negatives", "negative_places", "contacts", "batch_size", "epoch"),
-    m.LossRows: ("contacts", "order", "batch_size"),
+    m.LastExchange: ("positions", "epoch"),
+    m.Finish: ("slots",),
+    m.Samples: ("negatives", "negative_places", "contacts"),
+    m.LossRows: ("contacts",),
+    m.Update: ("batch_size",),
 }
 """Fields of numbers, by the kind of the message."""
 
@@ -63,13 +68,13 @@ def observe(
     fields: dict[str, bytes | list[int]] = msgspec.structs.asdict(message)
     del fields["header"]
     for name in NUMBERS.get(type(message), ()):
-        fields[name] = m.numbers(getattr(message, name), name, below=1 << 32).tolist()
+        fields[name] = reading.numbers(getattr(message, name), name, below=1 << 32).tolist()
     return Observation(
         party=party,
         sender=sender,
         kind=type(message).__name__,
-        step=header.step,
-        phase=m.Phase(header.phase).name,
+        pass_number=header.pass_number,
+        phase=Phase(header.phase).name,
         layer=header.layer,
         size=size,
         fields=fields,

@@ -18,7 +18,7 @@ from lpgcn.plan import (
     cost,
     make_plan,
 )
-from lpgcn.protocol.server import Planner
+from lpgcn.protocol.server.server import Planner
 
 
 def planner_for(split: Split, config: Config, progress: Progress | None = None) -> Planner:

@@ -9,7 +9,7 @@ from lpgcn.model.batches import Batch
 from lpgcn.plan import Plan
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
-from lpgcn.protocol.routes import Routes
+from lpgcn.protocol.server.routes import Routes
 from lpgcn.runtime.planning import plan_cost
 
 _TRAINING = ("forward", "loss", "backward")

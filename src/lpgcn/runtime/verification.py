@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 import msgspec
-import torch
+import numpy as np
 
-from lpgcn.config import Config, Model, Suite
+from lpgcn.config import Config, Model, Planner, Suite
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
-from lpgcn.runtime.centralized import Centralized
-from lpgcn.runtime.engine import Engine
-from lpgcn.runtime.federated import Federated
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.engines.engine import Engine, Tables
+from lpgcn.runtime.engines.federated import Federated
+from lpgcn.runtime.engines.simulated import Simulated
+from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.simulated import Simulated
 
-Measurement = tuple[float, Evaluation, dict[str, torch.Tensor]]
+Measurement = tuple[float, Evaluation, Tables]
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     virtual_items: str
     run: str
-    """centralized, simulated, or federated with its suite."""
+    """centralized, simulated, or federated with its suite and planner."""
     epoch: int
     loss: float
     recall: float
@@ -45,20 +46,28 @@ def verify(
     models: Sequence[Model] = get_args(Model),
     suites: Sequence[Suite] = get_args(Suite),
     virtual_items: Sequence[str] = ("0", "1.0x"),
+    other_planners: Sequence[Planner] = ("cover", "greedy"),
     workers: int = 1,
 ) -> Iterator[Comparison]:
-    """Every combination of model, α and way to run, epoch by epoch; `config` has the rest."""
+    """Every combination of model, α and way to run, epoch by epoch; `config` has the rest.
+
+    The first suite is also run with other plans: sums are exact, so that these change no bit.
+    Handles are drawn anew in every federation.
+    """
+    machine = Machine.with_threads()
     for model, alpha in itertools.product(models, virtual_items):
         chosen = config.changed(model=model, virtual_items=alpha, at=sorted({*config.at, 5}))
-        expected = list(_measured(Centralized(split, chosen), chosen, epochs))
+        expected = list(_measured(Centralized(split, chosen, machine), chosen, epochs))
         yield from _compared(expected, chosen, "centralized", expected)
-        simulated = Simulated(split, chosen, planner_for(split, chosen))
+        simulated = Simulated(split, chosen, planner_for(split, chosen), machine)
         yield from _compare(simulated, chosen, "simulated", expected)
-        for suite in suites:
-            sealed = chosen.changed(suite=suite)
-            federated = Federated(split, sealed, planner_for(split, sealed), workers)
+        ways = [chosen.changed(suite=suite) for suite in suites]
+        ways += [ways[0].changed(planner=planner) for planner in other_planners]
+        for way in ways:
+            federated = Federated(split, way, planner_for(split, way), workers)
+            run = f"federated {way.suite}, plan {federated.server.plan.planner}"
             try:
-                yield from _compare(federated, sealed, f"federated {suite}", expected)
+                yield from _compare(federated, way, run, expected)
             finally:
                 federated.close()
 
@@ -87,7 +96,7 @@ def _compared(
         differences = [abs(loss - other[0])]
         differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
         differences += [
-            (parameters[name] - value).abs().max().item() for name, value in other[2].items()
+            float(np.abs(parameters[name] - value).max()) for name, value in other[2].items()
         ]
         yield Comparison(
             model=config.model,

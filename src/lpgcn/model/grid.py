@@ -1,0 +1,95 @@
+"""The public grids: vectors that travel are whole multiples of a power of two.
+
+A sender rounds once; every sum after that is a sum of integers. So it has no order, depends on no
+plan, no thread and no kind of processor, and may be added up in parts, by anybody, under masks.
+
+    --dtype      rows         forward                backward, B samples a batch
+    float32      32 bits      2^-24, up to 128       2^-k, k = 36 − ⌈log2 B⌉, at most 25
+    float64      64 bits      2^-44, up to 2^19      2^-(k + 20)
+
+Gradients travel before they are divided by B, so the largest of them grows with B: the grid leaves
+room for B/32. (Gowalla, B = 739,706: range 2^15, largest push seen 3,800.) Nothing wraps: what does
+not fit is a `GridError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.errors import LpgcnError
+
+Dtype = Literal["float32", "float64"]
+Integers = npt.NDArray[np.signedinteger[Any]]
+Floats = npt.NDArray[np.floating[Any]]
+
+_FORWARD_EXPONENT = 24
+_BACKWARD_EXPONENT = 25
+_ROOM_EXPONENT = 36
+_FINER = 20
+"""How many bits finer the grids of float64 are."""
+
+
+class GridError(LpgcnError):
+    """A number that does not fit the grid."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Integers n that stand for n·2^-exponent."""
+
+    exponent: int
+    integer: type[np.int32] | type[np.int64]
+
+    @classmethod
+    def forward(cls, dtype: Dtype) -> Grid:
+        return cls._of(dtype, _FORWARD_EXPONENT)
+
+    @classmethod
+    def backward(cls, dtype: Dtype, batch_size: int) -> Grid:
+        """The grid of gradients, coarser for larger batches."""
+        return cls._of(
+            dtype, min(_BACKWARD_EXPONENT, _ROOM_EXPONENT - (batch_size - 1).bit_length())
+        )
+
+    @classmethod
+    def _of(cls, dtype: Dtype, exponent: int) -> Grid:
+        return cls(exponent, np.int32) if dtype == "float32" else cls(exponent + _FINER, np.int64)
+
+    @property
+    def steps(self) -> float:
+        """How many steps of the grid make one."""
+        return 2.0**self.exponent
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-self.exponent
+
+    @property
+    def largest(self) -> int:
+        """The largest integer that travels: half of what a 64-bit row could hold is left for sums."""
+        return 2**31 - 1 if self.integer is np.int32 else 2**53
+
+    def round(self, values: Floats, where: str) -> Integers:
+        """The nearest integers to `values`, which are in steps of the grid; `where` is for errors."""
+        rounded = np.rint(values)
+        # A number that is none compares as false, so that it is refused as well.
+        if not (np.abs(rounded) <= self.largest).all():
+            self._refuse(float(np.abs(values).max()), where)
+        return rounded.astype(self.integer)
+
+    def fit(self, sums: Integers, where: str) -> Integers:
+        """Sums as integers that travel."""
+        if sums.size and max(int(sums.max()), -int(sums.min())) > self.largest:
+            self._refuse(float(np.abs(sums.astype(np.float64)).max()), where)
+        return sums.astype(self.integer)
+
+    def _refuse(self, found: float, where: str) -> None:
+        raise GridError(
+            f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less than "
+            f"{self.largest * self.unit:.6g}: the training has diverged or its vectors are too "
+            "large; lower the learning rate, or choose --dtype float64"
+        )

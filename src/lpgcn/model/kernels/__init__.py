@@ -1,0 +1,81 @@
+"""The few operations on rows that all the mathematics is made of, in two makes with equal bits.
+
+`Plain` is NumPy, for a client and its few rows; `compiled.Compiled` is numba, for tables. Whatever
+they add up is a sum of integers or has one written-down order, so that a row has the same bits alone
+and among others, by either of them, on any number of threads. tests/model/test_kernels.py holds them
+together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.ragged import Ragged
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+Floats = npt.NDArray[np.floating[Any]]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+
+
+BETA1: Final = 0.9
+BETA2: Final = 0.999
+EPSILON: Final = 1e-8
+
+
+class Kernels(Protocol):
+    """Rows are contiguous (n, d) arrays."""
+
+    def sums(self, segments: Ragged, rows: Integers) -> Int64:
+        """Σ rows[j] over the entries j of each segment; zero for an empty one."""
+        ...
+
+    def averages(
+        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
+    ) -> Integers:
+        """rint(factor_r · Σ rows[j]), in the integers of `rows`; the factor is at most 1 / length.
+
+        So no result is larger than the largest row. Rows that are not `present` are known to be 0.
+        """
+        ...
+
+    def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
+        """Σ rint(weight · rows[j] · steps) over the entries of each segment, one weight an entry.
+
+        `steps` is a power of two; products are taken in float64, where those of two float32 numbers
+        are exact.
+        """
+        ...
+
+    def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
+        """left[lefts[p]] · right[rights[p]] for every pair: products in float64, added from the
+        first column to the last."""
+        ...
+
+    def adam(
+        self,
+        parameter: Floats,
+        mean: Floats,
+        square: Floats,
+        gradient: Integers,
+        factor: Float64,
+        decay: Float64,
+        rate: float,
+        root: float,
+    ) -> None:
+        """One step of Adam on every row, in place, with g = factor_r·gradient + decay_r·θ for row r.
+
+        In the precision of the parameter, one rounding an operation, in this order:
+
+            g = round(float64(gradient)·factor) + round(decay)·θ
+            m ← β1·m + (1−β1)·g
+            v ← β2·v + (1−β2)·(g·g)
+            θ ← θ − rate·(m / (√v·root + ε))
+
+        with rate = γ/(1−β1^t) and root = 1/√(1−β2^t), rounded to that precision.
+        """
+        ...

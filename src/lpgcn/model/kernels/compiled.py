@@ -1,0 +1,261 @@
+"""The kernels compiled by numba: for tables.
+
+A sum of rows waits for the memory that the rows lie in. So its running totals stay in registers,
+and the rows that come next are asked for in advance. Totals have 64 bits, which no sum of 32-bit
+numbers overflows; as the memory is waited for anyway, 32 would hardly be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from lpgcn.model.kernels import (
+    BETA1,
+    BETA2,
+    EPSILON,
+    Bits,
+    Float64,
+    Floats,
+    Int64,
+    Integers,
+)
+from lpgcn.model.kernels.threads import Threads
+from lpgcn.ragged import Ragged
+
+COLUMNS = 64
+"""Columns that are added up at a time: eight registers of 512 bits, or sixteen of 256."""
+
+AHEAD = 16
+"""A row is asked for this many entries before it is added."""
+
+ASKED, LINE = 16, 64
+"""Numbers that are asked for at a time, and bytes of memory that come together."""
+
+NUMBERS_A_PART = 2**18
+"""What is worth waking a thread for: some tens of microseconds of adding."""
+
+# The model of errors is about division: Python's would look at every divisor.
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
+_inlined = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+
+
+class Compiled:
+    """See `Kernels`."""
+
+    def __init__(self, threads: Threads | None = None) -> None:
+        self._threads = threads or Threads()
+
+    def sums(self, segments: Ragged, rows: Integers) -> Int64:
+        return self._reduce(segments, rows, np.dtype(np.int64))
+
+    def averages(
+        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
+    ) -> Integers:
+        return self._reduce(segments, rows, rows.dtype, factor=factor, present=present)
+
+    def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
+        return self._reduce(segments, rows, np.dtype(np.int64), weights=weights, steps=steps)
+
+    def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
+        out = np.empty(len(lefts))
+        self._each_row(
+            lambda first, last: _dots(first, last, left, right, lefts, rights, out),
+            len(lefts),
+            left.shape[1],
+        )
+        return out
+
+    def adam(
+        self,
+        parameter: Floats,
+        mean: Floats,
+        square: Floats,
+        gradient: Integers,
+        factor: Float64,
+        decay: Float64,
+        rate: float,
+        root: float,
+    ) -> None:
+        kind = parameter.dtype.type
+        constants = tuple(map(kind, (BETA1, 1 - BETA1, BETA2, 1 - BETA2, EPSILON, rate, root)))
+        rounded = decay.astype(kind)
+        self._each_row(
+            lambda first, last: _adam(
+                first, last, parameter, mean, square, gradient, factor, rounded, constants
+            ),
+            *parameter.shape,
+        )
+
+    def _reduce(
+        self,
+        segments: Ragged,
+        rows: Integers | Floats,
+        dtype: np.dtype[Any],
+        *,
+        factor: Float64 | None = None,
+        present: Bits | None = None,
+        weights: Floats | None = None,
+        steps: float = 1.0,
+    ) -> npt.NDArray[Any]:
+        d = rows.shape[1]
+        offsets, values = segments.offsets, segments.values
+        out = np.empty((len(segments), d), dtype)
+        self._threads.each(
+            lambda first, last: _reduce(
+                first, last, offsets, values, rows, present, weights, steps, factor, out
+            ),
+            self._threads.bounds(offsets, NUMBERS_A_PART // d),
+        )
+        return out
+
+    def _each_row(self, work: Callable[[int, int], object], n_rows: int, d: int) -> None:
+        self._threads.each(work, self._threads.even_bounds(n_rows, NUMBERS_A_PART // d))
+
+
+@intrinsic
+def _totals(_typing):
+    """COLUMNS integers on the stack, where LLVM can see that nobody else has them."""
+
+    def build(_context, builder, _signature, _arguments):
+        integer = ir.IntType(64)
+        block = cgutils.alloca_once(builder, ir.ArrayType(integer, COLUMNS))
+        return builder.bitcast(block, integer.as_pointer())
+
+    return types.CPointer(types.int64)(), build
+
+
+@intrinsic
+def _ask_for(_typing, rows, row, column):
+    """Have the ASKED numbers from rows[row, column] on brought near, without waiting for them."""
+
+    def build(context, builder, signature, arguments):
+        table = context.make_array(signature.args[0])(context, builder, arguments[0])
+        element = cgutils.get_item_pointer(
+            context, builder, signature.args[0], table, arguments[1:], wraparound=False
+        )
+        byte, number = ir.IntType(8), ir.IntType(32)
+        pointer = byte.as_pointer()
+        prefetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer], ir.FunctionType(ir.VoidType(), [pointer, *[number] * 3])
+        )
+        # To be read, to be kept in all caches, data.
+        hints = [number(0), number(3), number(1)]
+        for start in range(0, ASKED * rows.dtype.bitwidth // 8, LINE):
+            line = builder.gep(
+                builder.bitcast(element, pointer), [number(start)], source_etype=byte
+            )
+            builder.call(prefetch, [line, *hints])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, types.intp), build
+
+
+@_inlined
+def _ask_for_columns(rows, row, column, width):
+    """The same for several columns of one row."""
+    start, end = np.int64(column), np.int64(column + width)
+    while start < end:
+        _ask_for(rows, row, start)
+        start += ASKED
+
+
+@_compiled
+def _reduce(first, last, offsets, values, rows, present, weights, steps, factor, out):
+    """out_r = rint(factor_r · Σ rint(weight · rows[j] · steps)), without what is None.
+
+    Entries have weights or may be absent, never both.
+    """
+    offsets, out = offsets[first : last + 1], out[first:last]
+    if factor is not None:
+        factor = factor[first:last]
+    if present is not None:
+        offsets, values = _only_present(offsets, values, present)
+    for start in range(0, rows.shape[1], COLUMNS):
+        # Unsigned, because what may be a negative index is looked at number by number.
+        column, width = np.uint64(start), np.uint64(rows.shape[1] - start)
+        # Only if it knows how many there are does LLVM keep the totals in registers.
+        if width >= COLUMNS:
+            width = np.uint64(COLUMNS)
+            _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out)
+        else:
+            _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out)
+
+
+@_inlined
+def _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out):
+    """`_reduce` for `width` columns, at most COLUMNS."""
+    total = carray(_totals(), COLUMNS)
+    final = len(values) - 1
+    for r in range(len(out)):
+        for c in range(width):
+            total[c] = 0
+        for entry in range(offsets[r], offsets[r + 1]):
+            _ask_for_columns(rows, values[min(entry + AHEAD, final)], column, width)
+            j = values[entry]
+            for c in range(width):
+                if weights is None:
+                    total[c] += rows[j, column + c]
+                else:
+                    product = np.float64(weights[entry]) * np.float64(rows[j, column + c])
+                    total[c] += np.int64(np.rint(product * steps))
+        if factor is None:
+            for c in range(width):
+                out[r, column + c] = total[c]
+        else:
+            scale = factor[r]
+            for c in range(width):
+                out[r, column + c] = np.rint(total[c] * scale)
+
+
+@_compiled
+def _only_present(offsets, values, present):
+    """The entries whose rows are present; written without a branch, which nobody could foresee."""
+    kept = np.empty(offsets[-1] - offsets[0], values.dtype)
+    ends = np.zeros_like(offsets)
+    count = 0
+    for r in range(len(offsets) - 1):
+        for entry in range(offsets[r], offsets[r + 1]):
+            kept[count] = values[entry]
+            count += present[values[entry]]
+        ends[r + 1] = count
+    return ends, kept[:count]
+
+
+@_compiled
+def _dots(first, last, left, right, lefts, rights, out):
+    """out_p = left[lefts[p]] · right[rights[p]], from the first column to the last."""
+    d = left.shape[1]
+    for p in range(first, last):
+        coming = min(p + AHEAD, last - 1)
+        _ask_for_columns(left, lefts[coming], 0, d)
+        _ask_for_columns(right, rights[coming], 0, d)
+        a, b = lefts[p], rights[p]
+        total = np.float64(left[a, 0]) * np.float64(right[b, 0])
+        for c in range(1, d):
+            total += np.float64(left[a, c]) * np.float64(right[b, c])
+        out[p] = total
+
+
+@_compiled
+def _adam(first, last, parameter, mean, square, gradient, factor, decay, constants):
+    """Every number here is of the parameter's kind, so that nothing is promoted to another."""
+    beta1, rest1, beta2, rest2, epsilon, rate, root = constants
+    kind = parameter.dtype.type
+    for r in range(first, last):
+        scale, pull = factor[r], decay[r]
+        for c in range(parameter.shape[1]):
+            θ = parameter[r, c]
+            g = kind(gradient[r, c] * scale) + pull * θ
+            m = beta1 * mean[r, c] + rest1 * g
+            v = beta2 * square[r, c] + rest2 * (g * g)
+            mean[r, c] = m
+            square[r, c] = v
+            parameter[r, c] = θ - rate * (m / (np.sqrt(v) * root + epsilon))

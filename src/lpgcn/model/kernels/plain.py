@@ -1,0 +1,72 @@
+"""The kernels in NumPy: for the few rows of one client."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpgcn.model.kernels import (
+    BETA1,
+    BETA2,
+    EPSILON,
+    Bits,
+    Float64,
+    Floats,
+    Int64,
+    Integers,
+)
+from lpgcn.ragged import Ragged
+
+
+class Plain:
+    """See `Kernels`."""
+
+    def sums(self, segments: Ragged, rows: Integers) -> Int64:
+        if len(segments) == 1:
+            # A client's own user, in every round.
+            return rows[segments.values].sum(axis=0, dtype=np.int64)[None]
+        return _reduce(segments, rows[segments.values])
+
+    def averages(
+        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
+    ) -> Integers:
+        means = self.sums(segments, rows) * factor[:, None]
+        return np.rint(means, out=means).astype(rows.dtype)
+
+    def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
+        products = rows[segments.values] * weights.astype(np.float64)[:, None]
+        return _reduce(segments, np.rint(products * steps).astype(np.int64))
+
+    def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
+        products = left[lefts].astype(np.float64) * right[rights]
+        # A running sum adds from left to right, which `sum` does not.
+        last: Float64 = np.cumsum(products, axis=1)[:, -1]
+        return last
+
+    def adam(
+        self,
+        parameter: Floats,
+        mean: Floats,
+        square: Floats,
+        gradient: Integers,
+        factor: Float64,
+        decay: Float64,
+        rate: float,
+        root: float,
+    ) -> None:
+        kind = parameter.dtype.type
+        g = (gradient * factor[:, None]).astype(kind)
+        g += decay.astype(kind)[:, None] * parameter
+        mean *= kind(BETA1)
+        mean += kind(1 - BETA1) * g
+        square *= kind(BETA2)
+        square += kind(1 - BETA2) * (g * g)
+        parameter -= kind(rate) * (mean / (np.sqrt(square) * kind(root) + kind(EPSILON)))
+
+
+def _reduce(segments: Ragged, rows: Integers) -> Int64:
+    """Σ of the rows of each segment; `reduceat` alone would take the next row for an empty one."""
+    total = np.zeros((len(segments), rows.shape[1]), dtype=np.int64)
+    filled = np.flatnonzero(segments.lengths)
+    if len(filled):
+        total[filled] = np.add.reduceat(rows, segments.offsets[filled], axis=0, dtype=np.int64)
+    return total

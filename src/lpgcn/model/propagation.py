@@ -1,0 +1,163 @@
+"""Propagation of the nodes of one kind that one party owns: one user, a few items, or all.
+
+With s = |N|^-½, N a node's real neighbours, LightGCN (Eqs. 1–3) and its gradient are
+
+    forward    push x = e^(l)·s        e^(l+1) = m·s                e = Σ_l e^(l) / (L + 1)
+    backward   push x = g^(l+1)·s      g^(l)   = m·s + ∂Loss/∂e^(l)
+    with ∂Loss/∂e^(l) = ∂Loss/∂e / (L + 1) on every layer.
+
+Only what is pushed is stored, as integers on a grid, so the two scalings that meet between two
+layers are one: e^(l+1)·s = m·s² = m / |N|, the mean of what arrived, rounded. No push is larger than
+the largest before it, and only the first and those that the loss adds to can leave the grid. A node
+without neighbours has s = 1: nothing is pushed or arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.model.adam import Gradient
+from lpgcn.model.grid import Grid
+from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
+from lpgcn.model.loss import LossGradient
+from lpgcn.ragged import Ragged
+
+
+class Nodes:
+    """What does not change in a run: degrees, and which of the arrived rows each node adds up."""
+
+    def __init__(
+        self, name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels
+    ) -> None:
+        self.name, self.segments, self.kernels = name, segments, kernels
+        self.layers, self.reg, self.dtype = config.layers, config.reg, config.dtype
+        self.dim = config.dim
+        self.forward_grid = Grid.forward(config.dtype)
+        self.backward_grid = Grid.backward(config.dtype, config.batch_size)
+        degree = np.maximum(degrees, 1).astype(np.float64)
+        self.scale, self.unscale = 1 / np.sqrt(degree), np.sqrt(degree)
+        self.inverse_degree = 1 / degree
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def begin(self, initial: Floats) -> Forward:
+        """e^(0) are parameters of these nodes."""
+        grid = self.forward_grid
+        scaled = initial * (self.scale * grid.steps)[:, None]
+        return Forward(self, (grid.round(scaled, f"layer 0 forward, {self.name}"),))
+
+    def build(self, arrived: Integers) -> Forward:
+        """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
+        return Forward(self, (self.averages(arrived),))
+
+    def averages(self, arrived: Integers, present: Bits | None = None) -> Integers:
+        return self.kernels.averages(self.segments, arrived, self.inverse_degree, present)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A forward pass (Algorithm 4) at one layer."""
+
+    nodes: Nodes
+    pushes: tuple[Integers, ...]
+    """Of all layers so far."""
+
+    @property
+    def push(self) -> Integers:
+        """What the nodes send in the next exchange."""
+        return self.pushes[-1]
+
+    def absorb(self, arrived: Integers) -> Forward:
+        """One layer: Eq. 1 for users, Eq. 2 for items."""
+        return Forward(self.nodes, (*self.pushes, self.nodes.averages(arrived)))
+
+    def finish(self, arrived: Integers, rows: Int64 | None = None) -> Floats:
+        """The last layer, and e = Σ_l e^(l) / (L + 1) (Eq. 3) of all nodes or of some."""
+        nodes, every = self.nodes, slice(None)
+        which = every if rows is None else rows
+        segments = nodes.segments if rows is None else nodes.segments.only(rows)
+        last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
+        total = last.astype(np.int64)
+        for push in self.pushes:
+            total += push[which]
+        readout = nodes.unscale[which] * (nodes.forward_grid.unit / (nodes.layers + 1))
+        return (total * readout[:, None]).astype(nodes.dtype)
+
+    def initial(self, rows: Int64) -> Float64:
+        """e^(0) of some nodes, as it was pushed."""
+        nodes = self.nodes
+        scale = nodes.unscale[rows] * nodes.forward_grid.unit
+        return self.pushes[0][rows] * scale[:, None]
+
+    def regulariser(self, loss: LossGradient) -> Float64:
+        """½λn·‖e^(0)‖² of every node that the batch touches, in n samples: its part of the loss."""
+        initial, own = self.initial(loss.rows), np.arange(len(loss.rows))
+        squares = self.nodes.kernels.dots(initial, initial, own, own)
+        return 0.5 * self.nodes.reg * loss.in_samples * squares
+
+    def backward(self, loss: LossGradient) -> Backward:
+        """g^(L)·s = s·∂Loss/∂e / (L + 1), zero where the batch does not touch."""
+        nodes = self.nodes
+        grid = nodes.backward_grid
+        scale = nodes.scale[loss.rows] / (nodes.layers + 1)
+        where = f"layer {nodes.layers} backward, {nodes.name}"
+        from_loss = grid.round(loss.sums * scale[:, None], where)
+        push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
+        push[loss.rows] = from_loss
+        return Backward(self, loss, from_loss, nodes.layers, push)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A backward pass (Algorithm 6) at one layer. Gradients are B times those of the mean loss."""
+
+    forward: Forward
+    loss: LossGradient
+    from_loss: Integers
+    """∂Loss/∂e^(l)·s of the touched nodes, the same on every layer."""
+    layer: int
+    push: Integers
+    """What the nodes send in the next exchange."""
+
+    def absorb(self, arrived: Integers, present: Bits | None = None) -> Backward:
+        """One layer: Eqs. 18–27, all of the same form."""
+        nodes, rows = self.forward.nodes, self.loss.rows
+        push = nodes.averages(arrived, present)
+        touched = push[rows].astype(np.int64) + self.from_loss
+        where = f"layer {self.layer - 1} backward, {nodes.name}"
+        push[rows] = nodes.backward_grid.fit(touched, where)
+        return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
+
+    def gradient(self, batch_size: int) -> Gradient:
+        """g^(0)/B = push·|N|^½/B, and n·λ/B·e^(0) where the batch touches."""
+        nodes = self.forward.nodes
+        decay = np.zeros(len(nodes))
+        decay[self.loss.rows] = self.loss.in_samples * (nodes.reg / batch_size)
+        return Gradient(self.push, nodes.unscale * (nodes.backward_grid.unit / batch_size), decay)
+
+    def push_to_built(self) -> Integers:
+        """(g^(0) + n·λ·e^(0))·s: what a built user returns to the W_i it is made of (Eq. 29)."""
+        nodes, rows = self.forward.nodes, self.loss.rows
+        where, grid = f"update, {nodes.name}", nodes.backward_grid
+        decay = self.loss.in_samples * nodes.reg * nodes.scale[rows] * grid.steps
+        decayed = grid.round(self.forward.initial(rows) * decay[:, None], where)
+        push = self.push.copy()
+        push[rows] = grid.fit(push[rows].astype(np.int64) + decayed, where)
+        return push
+
+
+def building_push(parameter: Floats, items: Nodes) -> Integers:
+    """W_i on the forward grid, as it goes out to the users that are built from it."""
+    grid = items.forward_grid
+    return grid.round(parameter * grid.steps, f"building users, {items.name}")
+
+
+def gradient_of_building(items: Nodes, arrived: Integers, batch_size: int) -> Gradient:
+    """∂Loss/∂W_i = Σ_{u ∈ U_i} of what the users pushed, at the owner of the items."""
+    sums = items.kernels.sums(items.segments, arrived)
+    factor = np.full(len(items), items.backward_grid.unit / batch_size)
+    return Gradient(sums, factor, np.zeros(len(items)))

@@ -1,0 +1,247 @@
+"""One client's part in the loss (Algorithm 9): as a user of the batch, and as an owner of items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn import fixed_point
+from lpgcn.crypto import KEY_BYTES, SecretKey
+from lpgcn.model.kernels import Floats
+from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
+from lpgcn.protocol.client.owner import Contribution, Owner
+from lpgcn.protocol.client.passing import Pass, Said, Wishes
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.sealing import Keys
+from lpgcn.protocol.client.user import Drawn, User
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.phases import Phase
+from lpgcn.protocol.suite import Kind
+from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
+from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.sizes import Sizes
+
+Int64 = npt.NDArray[np.int64]
+
+
+class LossPart:
+    """What a client wishes for and says about its samples, and what it hears about its items."""
+
+    def __init__(self, about: Profile, keys: Keys, user: User, owner: Owner | None) -> None:
+        self._config, self._n_items = about.config, about.n_items
+        self._keys, self._sizes = keys, Sizes.of(about.config)
+        self._user, self._owner = user, owner
+
+    # As a user of the batch.
+
+    def draw(self, message: m.LastExchange) -> Drawn | None:
+        """The positives of this client's samples; None outside the batch."""
+        positions = reading.numbers(message.positions, "positions", below=1 << 32)
+        if not len(positions):
+            reading.check_length(message.epoch, "epoch", 0, 0)
+            return None
+        if not self._user.n_real:
+            raise UnexpectedMessageError("samples for a client that has no interactions")
+        return self._user.draw(reading.one_number(message.epoch, "epoch"), positions)
+
+    def wish(self, header: Header, drawn: Drawn) -> bytes:
+        """To each owner the numbers of the positives that it owns, in as many slots as it expects
+        of any client with so many samples."""
+        messages = reading.cut(
+            reading.pack_numbers(drawn.wishes), reading.NUMBER_BYTES * drawn.slots, "wishes"
+        )
+        return self._keys.seal(header, Kind.WISH, self._keys.owners, range(len(messages)), messages)
+
+    def say(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, Said]:
+        """What the items' owners are told. Something is sent in every slot, so that traffic does
+        not tell which items were used."""
+        drawn, final, keys = now.drawn, now.final_user, self._keys
+        if drawn is None or final is None:
+            raise UnexpectedMessageError("vectors of samples for a client outside the batch")
+        places = reading.rising(message.negative_places, "negative_places", below=self._n_items)
+        count = len(places)
+        negative = reading.numbers(
+            message.negatives, "negatives", below=count, count=len(drawn.positive)
+        )
+        contacts = reading.numbers(message.contacts, "contacts", below=1 << 32, count=count)
+        vectors = np.concatenate(
+            (self._positives(message, header, now, drawn), self._negatives(message, header, places))
+        )
+        new, introductions = keys.introduce(
+            self._introduced(message.new_contacts, KEY_BYTES, len(keys.owners), contacts)
+        )
+        pairs = Pairs(
+            np.zeros(drawn.count + count, dtype=np.int64),
+            np.arange(drawn.count + count),
+            drawn.positive,
+            drawn.count + negative,
+        )
+        kernels, grid = self._user.nodes.kernels, self._user.nodes.backward_grid
+        found = pair_gradients(pairs, final, vectors, kernels)
+        gradient = LossGradient.gather(
+            pairs.users, pairs.items, found.coefficient, found.count / 2, vectors, grid, kernels
+        )
+        table = np.empty(len(pairs), dtype=self._sizes.pair)
+        table["coefficient"], table["count"] = found.coefficient, found.count
+        said = Said(gradient, table[drawn.own], fixed_point.total(found.loss))
+        # Everything is good: from here on nothing fails.
+        keys.owners.extend(new)
+        return m.Gradients(
+            user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [final.tobytes()]),
+            scalars=self._seal_scalars(header, drawn, table),
+            negatives=self._seal_negatives(header, final, places, contacts, table[drawn.count :]),
+            introductions=b"".join(introductions),
+        ), said
+
+    def _positives(self, message: m.Samples, header: Header, now: Pass, drawn: Drawn) -> Floats:
+        """Final vectors of the positives: those wished for, and those of its own items."""
+        keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
+        lengths = self._sizes.slots(Kind.ANSWER, drawn.slots)
+        answers = reading.cut(message.answers, lengths, "answers")
+        opened = keys.open(sent, Kind.ANSWER, keys.owners, range(len(answers)), answers)
+        vectors = np.empty((drawn.count, self._config.dim), dtype=self._config.dtype)
+        vectors[drawn.wished] = self._vectors(opened)[drawn.slot]
+        if len(drawn.own):
+            assert now.final_items is not None
+            vectors[drawn.own] = now.final_items[drawn.own_rows]
+        return vectors
+
+    def _negatives(self, message: m.Samples, header: Header, places: Int64) -> Floats:
+        keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
+        width = self._sizes.row(Kind.ITEM_FINAL)
+        reading.check_length(message.negative_rows, "negative_rows", len(places), width)
+        rows = reading.split(message.negative_rows, width, "negative_rows")
+        opened = keys.open(sent, Kind.ITEM_FINAL, keys.items, places.tolist(), rows)
+        return self._vectors(opened)
+
+    def _vectors(self, rows: Sequence[bytes]) -> Floats:
+        content = np.frombuffer(b"".join(rows), dtype=self._config.dtype)
+        return content.reshape(-1, self._config.dim)
+
+    def _introduced(self, field: bytes, width: int, known: int, contacts: Int64) -> list[bytes]:
+        """What introduces the contacts of a message that are met now: these have the next numbers
+        after those that are known. Where negatives travel in the clear there is nobody to meet."""
+        parts = reading.split(field, width, "introductions")
+        met = np.unique(contacts[contacts >= known]) if self._sizes.introduction else contacts[:0]
+        if not np.array_equal(met, np.arange(known, known + len(parts))):
+            raise MalformedMessageError(
+                f"{len(parts)} introductions for {len(met)} contacts that are new here"
+            )
+        return parts
+
+    def _seal_scalars(self, header: Header, drawn: Drawn, table: npt.NDArray[np.void]) -> bytes:
+        """s and n of each positive, in the slot in which it was wished for."""
+        slots = np.zeros(len(drawn.wishes), dtype=self._sizes.pair)
+        slots[drawn.slot] = table[drawn.wished]
+        messages = reading.cut(slots.tobytes(), self._sizes.pair.itemsize * drawn.slots, "scalars")
+        return self._keys.seal(
+            header, Kind.SCALARS, self._keys.owners, range(len(messages)), messages
+        )
+
+    def _seal_negatives(
+        self, header: Header, final: Floats, places: Int64, contacts: Int64,
+        pairs: npt.NDArray[np.void],
+    ) -> bytes:  # fmt: skip
+        rows = np.empty(len(places), dtype=self._sizes.negative_content)
+        rows["vector"] = np.frombuffer(final.tobytes(), dtype=np.uint8)
+        rows["place"], rows["pair"] = places, pairs
+        return self._keys.seal_negatives(header, contacts.tolist(), in_rows(rows[:, None]))
+
+    # As an owner of items.
+
+    def open_wishes(self, message: m.Finish, sent: Header) -> Wishes | None:
+        """What the batch's neighbours wish for; None for a client that owns nothing."""
+        owner, keys = self._owner, self._keys
+        if owner is None:
+            for name in ("wishing", "slots", "wishes"):
+                reading.check_length(getattr(message, name), name, 0, 0)
+            return None
+        handles = np.empty(0, dtype=np.int64)
+        if message.slots:
+            wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
+            handles = np.flatnonzero(wishing)
+        slots = reading.numbers(message.slots, "slots", below=1 << 31, count=len(handles))
+        sealed = reading.cut(message.wishes, self._sizes.slots(Kind.WISH, slots), "wishes")
+        opened = keys.open(sent, Kind.WISH, keys.pairs, handles.tolist(), sealed)
+        wishes = reading.numbers(b"".join(opened), "wishes", below=1 << 32)
+        return Wishes(handles, slots, owner.wished_items(handles, slots, wishes))
+
+    def grant(self, header: Header, wishes: Wishes, finals: Floats) -> bytes:
+        """The final vectors that were wished for, to each neighbour in its slots."""
+        vectors = np.where(wishes.items[:, None] < 0, 0, finals[wishes.items])
+        content = vectors.astype(finals.dtype, copy=False).tobytes()
+        messages = reading.cut(content, self._sizes.vector * wishes.slots, "answers")
+        return self._keys.seal(
+            header, Kind.ANSWER, self._keys.pairs, wishes.handles.tolist(), messages
+        )
+
+    def item_gradient(
+        self, message: m.LossRows, header: Header, now: Pass
+    ) -> tuple[LossGradient, list[SecretKey]]:
+        """∂Loss/∂e_i from what the batch sent, and the keys of contacts that are new."""
+        owner, wishes = self._owner, now.wishes
+        if owner is None or wishes is None:
+            for name in ("users", "scalars", "negatives", "contacts", "introductions"):
+                reading.check_length(getattr(message, name), name, 0, 0)
+            return LossGradient.none(self._config.dim), []
+        said = Header(header.pass_number, Phase.LOSS)
+        neighbours, from_neighbours = self._open_scalars(message, said, wishes)
+        strangers, from_strangers, met = self._open_negatives(message, said, owner, len(neighbours))
+        own, from_self = self._from_self(now, len(neighbours) + len(strangers))
+        sent = np.concatenate((neighbours, strangers, own))
+        parts = (from_neighbours, from_strangers, from_self)
+        return owner.loss_gradient(parts, sent), met
+
+    def _open_scalars(
+        self, message: m.LossRows, said: Header, wishes: Wishes
+    ) -> tuple[Floats, Contribution]:
+        keys, handles = self._keys, wishes.handles.tolist()
+        width = self._sizes.row(Kind.USER_FINAL)
+        reading.check_length(message.users, "users", len(handles), width)
+        rows = reading.split(message.users, width, "users")
+        finals = self._vectors(keys.open(said, Kind.USER_FINAL, keys.neighbours, handles, rows))
+        lengths = self._sizes.slots(Kind.SCALARS, wishes.slots)
+        sealed = reading.cut(message.scalars, lengths, "scalars")
+        opened = keys.open(said, Kind.SCALARS, keys.pairs, handles, sealed)
+        pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
+        if bool(((wishes.items < 0) & (pairs["count"] > 0)).any()):
+            raise MalformedMessageError("scalars in a slot that nothing was wished for in")
+        senders = np.repeat(np.arange(len(handles)), wishes.slots)
+        return finals, Contribution.of(wishes.items, senders, pairs)
+
+    def _open_negatives(
+        self, message: m.LossRows, said: Header, owner: Owner, first: int
+    ) -> tuple[Floats, Contribution, list[SecretKey]]:
+        """From clients that had one of the owned items as a negative; their rows begin at `first`."""
+        keys = self._keys
+        rows = reading.split(message.negatives, self._sizes.row(Kind.NEGATIVE), "negatives")
+        about = reading.numbers(message.contacts, "contacts", below=1 << 32, count=2 * len(rows))
+        senders, numbers = about[0::2], about[1::2]
+        if len(set(zip(senders.tolist(), numbers.tolist(), strict=True))) != len(rows):
+            raise MalformedMessageError("field contacts holds a negative twice")
+        width, known = self._sizes.introduction, len(keys.pairs)
+        met = keys.meet(self._introduced(message.introductions, width, known, senders))
+        opened = keys.open_negatives(said, met, senders.tolist(), numbers.tolist(), rows)
+        content = np.frombuffer(b"".join(opened), dtype=self._sizes.negative_content)
+        vectors = self._vectors([np.ascontiguousarray(content["vector"]).tobytes()])
+        items = owner.rows_of(content["place"].astype(np.int64))
+        return vectors, Contribution.of(items, first + np.arange(len(rows)), content["pair"]), met
+
+    def _from_self(self, now: Pass, row: int) -> tuple[Floats, Contribution]:
+        """What this client's own samples say about positives that it owns itself."""
+        if now.said is None or now.drawn is None or now.final_user is None:
+            none = np.empty(0, dtype=np.int64)
+            empty = np.empty(0, dtype=self._sizes.pair)
+            return self._vectors([]), Contribution.of(none, none, empty)
+        rows = now.drawn.own_rows
+        senders = np.full(len(rows), row)
+        return now.final_user, Contribution.of(rows, senders, now.said.own_pairs)
+
+
+def in_rows(table: npt.NDArray[np.generic]) -> list[bytes]:
+    """The bytes of each row."""
+    content, width = table.tobytes(), table.shape[1] * table.itemsize
+    return [content[start : start + width] for start in range(0, len(content), width)]

@@ -1,0 +1,387 @@
+"""A client in training: its part in a pass (Algorithms 4, 9, 6 and 7), in ranking and in sums.
+
+A request brings the rows that others pushed in the phase before. A method opens and checks all of
+them before it changes anything, so that a message that is refused leaves the client as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn import fixed_point
+from lpgcn.evaluation import per_user, top_items
+from lpgcn.model.adam import Adam
+from lpgcn.model.backbone import BUILDING
+from lpgcn.model.grid import Grid
+from lpgcn.model.kernels import Floats, Integers
+from lpgcn.model.loss import LossGradient
+from lpgcn.model.propagation import building_push, gradient_of_building
+from lpgcn.model.sampling import catalogue, places
+from lpgcn.protocol.client.loss import LossPart, in_rows
+from lpgcn.protocol.client.owner import Owner
+from lpgcn.protocol.client.passing import Pass
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.sealing import Keys
+from lpgcn.protocol.client.user import User
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.phases import Phase, Sequence
+from lpgcn.protocol.suite import Kind
+from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
+from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.sizes import Sizes
+from lpgcn.ragged import Ragged
+
+Int64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+Answer = tuple[m.Message, "Party"]
+
+
+class Arrivals(Protocol):
+    """A message that brings rows of an exchange."""
+
+    pushes: bytes
+    pushes_present: bytes
+    users: bytes
+    users_present: bytes
+
+
+class Party:
+    """One verified member of a federation."""
+
+    def __init__(
+        self, about: Profile, keys: Keys, user: User, owner: Owner | None, seed: int
+    ) -> None:
+        self._about, self._config, self._keys = about, about.config, keys
+        self._sequence, self._sizes = Sequence.of(about.config), Sizes.of(about.config)
+        self._user, self._owner, self._seed = user, owner, seed
+        self._integer = user.nodes.forward_grid.integer
+        self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
+        self._pass = Pass(self._nothing)
+        self._loss = LossPart(about, keys, user, owner)
+        self._loss_total = 0
+        """The loss of this client's samples and nodes since it last reported, in fixed point."""
+        self._kept: tuple[Floats, Floats] | None = None
+        """e_u and all e_i of the last prediction."""
+
+    @property
+    def owns(self) -> bool:
+        return self._owner is not None
+
+    @property
+    def run(self) -> bytes:
+        return self._keys.run
+
+    def _as_owner(self) -> Owner:
+        if self._owner is None:
+            raise UnexpectedMessageError("a message for a convolution-client, but nothing is owned")
+        return self._owner
+
+    # Forward.
+
+    def build(self, message: m.Exchange, header: Header) -> Answer:
+        """LightGCN+: what users are built from goes out (Algorithm 7, line 16)."""
+        owner = self._as_owner()
+        _nothing_in(message, "pushes", "users")
+        wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
+        rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
+        pushes, own_row = self._pushed(header, wanted, rows, owner.nodes.forward_grid)
+        self._pass = Pass(own_row)
+        return m.Push(pushes=pushes), self
+
+    def forward(self, message: m.Exchange, header: Header) -> Answer:
+        """Algorithm 4: absorb what the last layer pushed, push the next."""
+        drawn = self._loss.draw(message) if isinstance(message, m.LastExchange) else None
+        pushed = self._sequence.pushed_before(header)
+        if pushed is None or pushed.phase == Phase.BUILD:
+            now = self._begun(message, pushed)
+        else:
+            now = self._absorbed(self._pass, message, pushed, Kind.USER_FORWARD)
+        grid = self._user.nodes.forward_grid
+        user, pushes, own_row = self._push(message, header, now, Kind.USER_FORWARD, grid)
+        self._pass = replace(now, own_row=own_row, drawn=drawn)
+        if not isinstance(message, m.LastExchange):
+            return m.Push(user=user, pushes=pushes), self
+        wishes = b"" if drawn is None else self._loss.wish(header, drawn)
+        return m.LastPush(user=user, pushes=pushes, wishes=wishes), self
+
+    def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
+        user, owner = self._user, self._owner
+        _nothing_in(message, "users")
+        if built_in is None:
+            _nothing_in(message, "pushes")
+            of_user = user.nodes.begin(user.tables["users"].parameter)
+        else:
+            of_user = user.nodes.build(self._arrived_pushes(message, built_in))
+        of_items = None if owner is None else owner.nodes.begin(owner.tables["items"].parameter)
+        return Pass(self._nothing, of_user, of_items)
+
+    def finish_forward(self, message: m.Finish, header: Header) -> Answer:
+        """The last layer; the owner sends the final vectors that somebody needs."""
+        owner, pushed = self._owner, self._pushed_before(header)
+        wanted = reading.bits(message.wanted, "wanted", 0 if owner is None else len(owner.items))
+        wishes = self._loss.open_wishes(message, pushed)
+        present = reading.bits(message.pushes_present, "pushes_present", self._user.n_arriving)
+        to_user = self._arrived_pushes(message, pushed)
+        to_items = self._arrived_users(message, pushed, Kind.USER_FORWARD)
+        # An owner outside the batch gets no pushes: its user's own vector is not needed.
+        self._pass = self._pass.finished(to_user if present.all() else None, to_items, wishes)
+        if owner is None or wishes is None or self._pass.final_items is None:
+            return m.Finals(), self
+        which, vectors = owner.places[wanted].tolist(), self._pass.final_items[wanted]
+        items = self._keys.seal(header, Kind.ITEM_FINAL, self._keys.items, which, in_rows(vectors))
+        answers = self._loss.grant(header, wishes, self._pass.final_items)
+        return m.Finals(items=items, answers=answers), self
+
+    # Loss and backward.
+
+    def loss(self, message: m.Samples, header: Header) -> Answer:
+        """Algorithm 9: the loss of this client's samples, and what it says to the items' owners."""
+        reply, said = self._loss.say(message, header, self._pass)
+        self._pass = replace(self._pass, said=said)
+        self._loss_total += said.total
+        return reply, self
+
+    def begin_backward(self, message: m.LossRows, header: Header) -> Answer:
+        """g^(L): the client's own from its loss, its items' from what the batch clients sent."""
+        gradient, met = self._loss.item_gradient(message, header, self._pass)
+        now, total = self._turned(gradient)
+        reply = self._pushed_back(message, header, now)
+        self._keys.pairs.extend(met)
+        self._loss_total += total
+        return reply, self
+
+    def backward(self, message: m.Exchange, header: Header) -> Answer:
+        """Algorithm 6: absorb what the last layer pushed, push the next."""
+        now, total = self._absorbed_back(message, header)
+        reply = self._pushed_back(message, header, now)
+        self._loss_total += total
+        return reply, self
+
+    def _turned(self, items: LossGradient) -> tuple[Pass, int]:
+        """From forward to backward, and what the regulariser adds to the loss."""
+        now = self._pass
+        own = LossGradient.none(self._config.dim) if now.said is None else now.said.gradient
+        of_user, of_items = now.forward
+        total = fixed_point.total(of_user.regulariser(own)) if len(own.rows) else 0
+        if of_items is not None and len(items.rows):
+            total += fixed_point.total(of_items.regulariser(items))
+        return now.turned(own, items), total
+
+    def _absorbed_back(self, message: Arrivals, header: Header) -> tuple[Pass, int]:
+        now, total = self._pass, 0
+        if not now.is_backward:
+            # Whom the batch does not touch turns here, with no gradient of its own.
+            now, total = self._turned(LossGradient.none(self._config.dim))
+        pushed = self._pushed_before(header)
+        return self._absorbed(now, message, pushed, Kind.USER_BACKWARD), total
+
+    def _pushed_back(self, message: m.Exchange | m.LossRows, header: Header, now: Pass) -> m.Push:
+        grid = self._user.nodes.backward_grid
+        user, pushes, own_row = self._push(message, header, now, Kind.USER_BACKWARD, grid)
+        self._pass = replace(now, own_row=own_row)
+        return m.Push(user=user, pushes=pushes)
+
+    # Update.
+
+    def update(self, message: m.Update, header: Header) -> Answer:
+        """Algorithm 1, lines 10–15: Adam for the client's own parameters and its items'.
+
+        LightGCN+ (Algorithm 7, line 11): the gradient of e_u^(0) returns to the W_i it is made of.
+        """
+        rate, batch_size = _for_adam(message)
+        now, total = self._absorbed_back(message, header)
+        user, items = now.backward
+        built = user.push_to_built() if self._sequence.builds_users else None
+        self._pass = replace(now, built=built)
+        self._loss_total += total
+        if self._owner is not None and items is not None:
+            self._owner.tables["items"].step(items.gradient(batch_size), rate)
+        for adam in self._user.tables.values():
+            adam.step(user.gradient(batch_size), rate)
+        if built is None:
+            return m.Push(), self
+        return m.Push(user=self._sealed_user(header, Kind.USER_BACKWARD, built)), self
+
+    def update_built(self, message: m.Update, header: Header) -> Answer:
+        """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
+        owner, (rate, batch_size) = self._as_owner(), _for_adam(message)
+        _nothing_in(message, "pushes")
+        arrived = self._arrived_users(message, self._pushed_before(header), Kind.USER_BACKWARD)
+        assert arrived is not None
+        gradient = gradient_of_building(owner.nodes, arrived, batch_size)
+        owner.tables[BUILDING].step(gradient, rate)
+        return m.Reply(), self
+
+    # Ranking and sums.
+
+    def rank(self, message: m.Catalogue, header: Header) -> Answer:
+        """Rank all items locally; only masked numbers about the held-out ones leave the client."""
+        part = "valid" if header.phase == Phase.RANK_VALID else "test"
+        user, items = self._final_user(), self._open_catalogue(message, header)
+        heldout, cutoffs = self._about.items(part), self._config.cutoffs
+        masked = self._about.items("train")
+        if part == "test" and self._config.mask == "train+valid":
+            masked = np.union1d(masked, self._about.items("valid"))
+        top, _ = top_items(user, items, _one(masked), max(cutoffs))
+        measured = per_user(top, _one(heldout), cutoffs)
+        values = np.array([float(values[0]) for values in measured.values()] + [1.0])
+        return self._numbers(header, fixed_point.encode(values * (len(heldout) > 0))), self
+
+    def keep_prediction(self, message: m.Catalogue, header: Header) -> Answer:
+        """Final vectors for recommendations on this device."""
+        self._kept = self._final_user(), self._open_catalogue(message, header)
+        return m.Reply(), self
+
+    def count(self, message: m.Ask, header: Header) -> Answer:
+        """|I_u|."""
+        size = np.array([float(len(self._about.items("train")))])
+        return self._numbers(header, fixed_point.encode(size)), self
+
+    def report_loss(self, message: m.Ask, header: Header) -> Answer:
+        """The loss since the last report."""
+        values = np.array([self._loss_total % 2**64], dtype=np.uint64)
+        reply = self._numbers(header, values)
+        self._loss_total = 0
+        return reply, self
+
+    def _numbers(self, header: Header, values: npt.NDArray[np.uint64]) -> m.Numbers:
+        return m.Numbers(masked=self._keys.mask(header, values))
+
+    def _final_user(self) -> Floats:
+        if self._pass.final_user is None:
+            raise UnexpectedMessageError("item vectors, but no pass gave this user's own")
+        return self._pass.final_user
+
+    def _open_catalogue(self, message: m.Catalogue, header: Header) -> Floats:
+        """The final vectors of all items, by item."""
+        n_items, pushed = self._about.n_items, Header(header.pass_number, Phase.FINAL)
+        width = self._sizes.row(Kind.ITEM_FINAL)
+        rows = reading.split(message.items, width, "items")
+        if len(rows) != n_items:
+            raise MalformedMessageError(f"{len(rows)} item vectors, expected {n_items}")
+        opened = self._keys.open(pushed, Kind.ITEM_FINAL, self._keys.items, range(n_items), rows)
+        by_place = np.frombuffer(b"".join(opened), dtype=self._config.dtype)
+        return by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))]
+
+    # What the phases have in common.
+
+    def _pushed_before(self, header: Header) -> Header:
+        pushed = self._sequence.pushed_before(header)
+        assert pushed is not None, "only the first phase of a pass has none before it"
+        return pushed
+
+    def _absorbed(self, now: Pass, message: Arrivals, pushed: Header, kind: Kind) -> Pass:
+        to_user = self._arrived_pushes(message, pushed)
+        to_items = self._arrived_users(message, pushed, kind)
+        return now.absorbed(to_user, to_items)
+
+    def _arrived_pushes(self, message: Arrivals, pushed: Header) -> Integers:
+        """What owners pushed to this user, and in the last row what it pushes to itself."""
+        keys, count = self._keys, self._user.n_arriving
+        which = _present(message.pushes_present, "pushes_present", count)
+        rows = self._split(message.pushes, "pushes", Kind.PUSH, len(which))
+        opened = keys.open(pushed, Kind.PUSH, keys.owners, which, rows)
+        return self._filled(opened, which, count, self._pass.own_row)
+
+    def _arrived_users(self, message: Arrivals, pushed: Header, kind: Kind) -> Integers | None:
+        """The vectors of an owner's neighbours, and in the last row that of its own user."""
+        if self._owner is None:
+            _nothing_in(message, "users", "users_present")
+            return None
+        keys, count = self._keys, len(self._owner.neighbours)
+        which = _present(message.users_present, "users_present", count)
+        rows = self._split(message.users, "users", kind, len(which))
+        opened = keys.open(pushed, kind, keys.neighbours, which, rows)
+        return self._filled(opened, which, count, self._pass.own_push)
+
+    def _split(self, field: bytes, name: str, kind: Kind, count: int) -> list[bytes]:
+        width = self._sizes.row(kind)
+        reading.check_length(field, name, count, width)
+        return [field[start : start + width] for start in range(0, len(field), width)]
+
+    def _filled(
+        self, opened: list[bytes], which: SequenceOf[int], count: int, last: Integers
+    ) -> Integers:
+        """Rows that were not sent are zero; one more row behind them."""
+        content = np.frombuffer(b"".join(opened), dtype=self._integer)
+        rows = np.zeros((count + 1, self._config.dim), dtype=self._integer)
+        rows[which if len(which) < count else slice(count)] = content.reshape(
+            len(which), self._config.dim
+        )
+        rows[count : count + len(last)] = last
+        return rows
+
+    def _push(
+        self, message: m.Exchange | m.LossRows, header: Header, now: Pass, kind: Kind, grid: Grid
+    ) -> tuple[bytes, bytes, Integers]:
+        """The user's vector and the owner's rows, sealed, and what goes to its own user."""
+        possible = 0 if self._owner is None else self._owner.n_pushes
+        wanted = reading.bits(message.wanted, "wanted", possible)
+        wants_user = reading.flag(message.wants_user, "wants_user")
+        pushes, own_row = self._pushed(header, wanted, now.items_push, grid)
+        user = self._sealed_user(header, kind, now.own_push) if wants_user else b""
+        return user, pushes, own_row
+
+    def _pushed(
+        self, header: Header, wanted: Bits, rows: Integers | None, grid: Grid
+    ) -> tuple[bytes, Integers]:
+        if self._owner is None or rows is None:
+            return b"", self._nothing
+        push, which = self._owner.push(rows, grid), np.flatnonzero(wanted)
+        sealed = self._keys.seal(
+            header, Kind.PUSH, self._keys.pairs, which.tolist(), in_rows(push[which])
+        )
+        return sealed, push[-1:]
+
+    def _sealed_user(self, header: Header, kind: Kind, vector: Integers) -> bytes:
+        return self._keys.seal(header, kind, self._keys.own, [0], [vector.tobytes()])
+
+    # What the client's own device asks of it; nothing here travels.
+
+    def tables(self) -> dict[str, Adam]:
+        """The parameters that this client holds, by the name of their table."""
+        return self._user.tables | ({} if self._owner is None else self._owner.tables)
+
+    def owned_items(self) -> Int64:
+        return np.empty(0, dtype=np.int64) if self._owner is None else self._owner.items
+
+    def finals(self) -> dict[str, Floats]:
+        """Its final vectors, after a forward pass."""
+        items = self._pass.final_items
+        return {"users": self._final_user()} | ({} if items is None else {"items": items})
+
+    def recommend(self, k: int) -> list[tuple[int, float]]:
+        """From the vectors of the last prediction: the best k items and their scores."""
+        if self._kept is None:
+            raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
+        top, scores = top_items(*self._kept, _one(self._about.items("train")), k)
+        found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
+        return [(item, score) for item, score in found if item >= 0]
+
+
+def _for_adam(message: m.Update) -> tuple[float, int]:
+    """The learning rate, and B."""
+    rate = reading.learning_rate(message.learning_rate)
+    return rate, reading.one_number(message.batch_size, "batch_size", least=1)
+
+
+def _present(field: bytes, name: str, count: int) -> SequenceOf[int]:
+    """The numbers of the rows that are there."""
+    return np.flatnonzero(reading.bits(field, name, count)).tolist() if field else range(count)
+
+
+def _one(items: Int64) -> Ragged:
+    return Ragged(np.array([0, len(items)]), items)
+
+
+def _nothing_in(message: object, *names: str) -> None:
+    """Fields that must be empty here."""
+    for name in names:
+        if length := len(getattr(message, name)):
+            raise MalformedMessageError(f"field {name} has {length} bytes, expected none here")

@@ -1,0 +1,109 @@
+"""Where a client is in a pass: a value that each phase replaces by the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.model.kernels import Floats, Integers
+from lpgcn.model.loss import LossGradient
+from lpgcn.model.propagation import Backward, Forward
+from lpgcn.protocol.client.user import Drawn
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """As owner: what the batch's neighbours wished for."""
+
+    handles: Int64
+    slots: Int64
+    """For each of these neighbours."""
+    items: Int64
+    """For each slot the owned row, or -1."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """In a batch: what this client's samples gave."""
+
+    gradient: LossGradient
+    """∂Loss/∂e_u, which stays with the client."""
+    own_pairs: npt.NDArray[np.void]
+    """s and n of the positives that this client owns itself."""
+    total: int
+    """The loss, in fixed point."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Of the user, and of the items if this client owns any."""
+
+    own_row: Integers
+    """What this client's items push to its own user: one row, or none."""
+    of_user: Forward | Backward | None = None
+    of_items: Forward | Backward | None = None
+    drawn: Drawn | None = None
+    final_user: Floats | None = None
+    final_items: Floats | None = None
+    wishes: Wishes | None = None
+    said: Said | None = None
+    built: Integers | None = None
+    """What a built user returns to the W_i that it is made of."""
+
+    @property
+    def own_push(self) -> Integers:
+        """What this client's user pushes to its own items."""
+        if self.built is not None:
+            return self.built
+        assert self.of_user is not None, "the order of phases has begun the pass"
+        return self.of_user.push
+
+    @property
+    def forward(self) -> tuple[Forward, Forward | None]:
+        user, items = self.of_user, self.of_items
+        assert isinstance(user, Forward) and not isinstance(items, Backward)
+        return user, items
+
+    @property
+    def backward(self) -> tuple[Backward, Backward | None]:
+        user, items = self.of_user, self.of_items
+        assert isinstance(user, Backward) and not isinstance(items, Forward)
+        return user, items
+
+    @property
+    def is_backward(self) -> bool:
+        return isinstance(self.of_user, Backward)
+
+    @property
+    def items_push(self) -> Integers | None:
+        return None if self.of_items is None else self.of_items.push
+
+    def absorbed(self, to_user: Integers, to_items: Integers | None) -> Pass:
+        """One layer more, in whichever direction this is going."""
+        assert self.of_user is not None
+        items = None
+        if self.of_items is not None and to_items is not None:
+            items = self.of_items.absorb(to_items)
+        return replace(self, of_user=self.of_user.absorb(to_user), of_items=items)
+
+    def finished(
+        self, to_user: Integers | None, to_items: Integers | None, wishes: Wishes | None
+    ) -> Pass:
+        """The last layer forward, of the user only if it is needed."""
+        user, items = self.forward
+        return replace(
+            self,
+            final_user=None if to_user is None else user.finish(to_user),
+            final_items=None if items is None or to_items is None else items.finish(to_items),
+            wishes=wishes,
+        )
+
+    def turned(self, user_loss: LossGradient, item_loss: LossGradient) -> Pass:
+        """From forward to backward."""
+        user, items = self.forward
+        back = None if items is None else items.backward(item_loss)
+        return replace(self, of_user=user.backward(user_loss), of_items=back)

@@ -1,0 +1,39 @@
+"""What a client is started with: its own data, and what is public."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.config import Config
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """Item lists are 32-bit numbers, little-endian."""
+
+    index: int
+    n_users: int
+    n_items: int
+    config: Config
+    """With seed 0: the seed of the batches is the server's, and says whose handle is whose."""
+    seed: int
+    """What this client would propose as the seed of all clients, if it were u_c: it decides the
+    order of the catalogue and the initial vectors of items."""
+    private_seed: int
+    """Nobody else's: it decides this client's virtual items, positives and initial vector. In an
+    experiment both are the configuration's, so that every way to run draws the same."""
+    train: bytes
+    valid: bytes
+    test: bytes
+    popularity: bytes = b""
+    """Public shares of the items, if virtual items are drawn by them."""
+
+    @property
+    def name(self) -> str:
+        return f"client {self.index}"
+
+    def items(self, part: str) -> Int64:
+        return np.frombuffer(getattr(self, part), dtype="<u4").astype(np.int64)

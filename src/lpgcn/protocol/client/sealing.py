@@ -1,0 +1,150 @@
+"""The keys of one client, and the doors that they open: nothing else in the protocol has one.
+
+Rows are opened here, and all of a message's before anything changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.crypto import Channel, Channels, Context, Masks, PrivateKey, SecretKey, seal
+from lpgcn.protocol.suite import Kind, Suite
+from lpgcn.protocol.transcript import Opened
+from lpgcn.protocol.wire.messages import Header
+
+UInt64 = npt.NDArray[np.uint64]
+
+
+class Door(Protocol):
+    """Seals and opens messages, each at an index or under one of many keys."""
+
+    def seal(
+        self, context: Context, which: Sequence[int], messages: Iterable[bytes]
+    ) -> list[bytes]: ...
+
+    def open(
+        self, context: Context, which: Sequence[int], sealed: Iterable[bytes]
+    ) -> list[bytes]: ...
+
+
+class Clear:
+    """Leaves everything as it is: the door of what a suite does not protect."""
+
+    def seal(
+        self, context: Context, which: Sequence[int], messages: Iterable[bytes]
+    ) -> list[bytes]:
+        return list(messages)
+
+    def open(self, context: Context, which: Sequence[int], sealed: Iterable[bytes]) -> list[bytes]:
+        return list(sealed)
+
+
+CLEAR = Clear()
+
+
+def info(purpose: str, run: bytes, *parts: bytes) -> bytes:
+    """What an HPKE message is bound to."""
+    return b"lpgcn " + purpose.encode() + b"\0" + run + b"".join(parts)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All keys of a client that has been verified."""
+
+    run: bytes
+    suite: Suite
+    private: PrivateKey
+    own: Channels
+    """K_u, the one key of this list, under which this client's vectors travel."""
+    items: Channel
+    """K_item."""
+    owners: Channels
+    """Pairwise keys with the owners of its items, then with those of its negatives, by contact."""
+    neighbours: Channels
+    """K_u of each neighbour, by handle."""
+    pairs: Channels
+    """Pairwise keys with its neighbours, by handle, then with others who had its items as
+    negatives."""
+    masks: Masks | None
+    """None in a federation of one, which has nobody to hide among: the sum is its own number."""
+    opened: list[Opened] | None = field(default=None)
+    """What could be read of the present message, if there is a transcript."""
+
+    def context(self, header: Header, kind: Kind) -> Context:
+        return Context(self.run, header.pass_number, header.phase, header.layer, kind)
+
+    def door(self, kind: Kind, keys: Door) -> Door:
+        return keys if self.suite.protects(kind) else CLEAR
+
+    def note(self, kind: Kind, senders: Iterable[int], rows: Iterable[bytes]) -> None:
+        """For the transcript, if there is one: what could be read, and from whom it is."""
+        if self.opened is not None:
+            self.opened.append(Opened(kind.name, list(senders), list(rows)))
+
+    def seal(
+        self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
+        messages: Iterable[bytes],
+    ) -> bytes:  # fmt: skip
+        return b"".join(self.door(kind, keys).seal(self.context(header, kind), which, messages))
+
+    def open(
+        self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
+        sealed: Iterable[bytes],
+    ) -> list[bytes]:  # fmt: skip
+        """`header` is that of the phase in which it was sealed."""
+        opened = self.door(kind, keys).open(self.context(header, kind), which, sealed)
+        self.note(kind, which, opened)
+        return opened
+
+    # Negatives: several to one contact, so that each has an index besides its key.
+
+    def seal_negatives(
+        self, header: Header, contacts: Sequence[int], messages: Sequence[bytes]
+    ) -> bytes:
+        if not self.suite.protects(Kind.NEGATIVE):
+            return b"".join(messages)
+        context = self.context(header, Kind.NEGATIVE)
+        return b"".join(self.owners.seal(context, contacts, messages, range(len(messages))))
+
+    def open_negatives(
+        self, header: Header, new: Sequence[SecretKey], senders: Sequence[int],
+        numbers: Sequence[int], sealed: Sequence[bytes],
+    ) -> list[bytes]:  # fmt: skip
+        """`new` are keys of contacts who are met in this very message."""
+        opened = list(sealed)
+        if self.suite.protects(Kind.NEGATIVE):
+            known, context = len(self.pairs), self.context(header, Kind.NEGATIVE)
+            strangers = Channels(new)
+            doors = [(self.pairs, 0) if one < known else (strangers, known) for one in senders]
+            opened = [
+                channels.open(context, [sender - first], [row], [number])[0]
+                for (channels, first), sender, number, row in zip(
+                    doors, senders, numbers, sealed, strict=True
+                )
+            ]
+        self.note(Kind.NEGATIVE, senders, opened)
+        return opened
+
+    def introduce(self, publics: Sequence[bytes]) -> tuple[list[SecretKey], list[bytes]]:
+        """Fresh keys for owners that are no neighbours, and each sealed to its owner."""
+        keys = [SecretKey.generate() for _ in publics]
+        return keys, [
+            seal(public, key.reveal(), info("introduction", self.run, public))
+            for public, key in zip(publics, keys, strict=True)
+        ]
+
+    def meet(self, introductions: Sequence[bytes]) -> list[SecretKey]:
+        bound = info("introduction", self.run, self.private.public_bytes)
+        return [SecretKey(self.private.open(sealed, bound)) for sealed in introductions]
+
+    def mask(self, header: Header, values: UInt64) -> bytes:
+        """Numbers that the server learns only the sum of."""
+        if self.masks is not None:
+            context = self.context(header, Kind.NUMBERS)
+            values = values + self.masks.mask(context, len(values))
+        return values.astype("<u8").tobytes()

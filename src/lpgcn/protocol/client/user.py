@@ -1,0 +1,149 @@
+"""A client's own node: its user, its interactions and its virtual items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.config import Config
+from lpgcn.model.adam import Adam
+from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.initial import initial_tables
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.propagation import Nodes
+from lpgcn.model.sampling import VirtualItems, positive_ranks, virtual_items
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.fan import FANS
+from lpgcn.protocol.suite import SUITES
+from lpgcn.protocol.wire.sizes import NO_WISH
+from lpgcn.ragged import Ragged
+
+Int64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+
+
+def draw_virtual_items(about: Profile, real: Int64) -> Int64:
+    """I'_u (Algorithm 2, line 10)."""
+    count, ratio = about.config.alpha
+    return virtual_items(
+        about.private_seed,
+        np.array([about.index]),
+        Ragged(np.array([0, len(real)]), real),
+        about.n_items,
+        VirtualItems(count, ratio, about.config.virtual_draw),
+        np.frombuffer(about.popularity) if about.popularity else None,
+    ).values
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What this client uploaded, and where each item of it is computed."""
+
+    real: Int64
+    """I_u, ascending."""
+    uploaded: Int64
+    """I_u ∪ I'_u in the order of the tokens."""
+    places: Int64
+    owned_rows: Int64
+    """For every uploaded item its row among the items that this client owns, or -1."""
+
+    @classmethod
+    def of(cls, real: Int64, uploaded: Int64, places: Int64, owned: Int64) -> Listing:
+        """`owned` are the places that this client owns, rising."""
+        rows = np.full(len(places), -1, dtype=np.int64)
+        if len(owned):
+            near = np.searchsorted(owned, places).clip(max=len(owned) - 1)
+            rows = np.where(owned[near] == places, near, -1)
+        return cls(real, uploaded, places, rows)
+
+    @property
+    def is_real(self) -> Bits:
+        return np.isin(self.uploaded, self.real, assume_unique=True)
+
+    @property
+    def elsewhere(self) -> Int64:
+        """The uploaded items that others own, by their positions."""
+        return np.flatnonzero(self.owned_rows < 0)
+
+    @property
+    def really_owned(self) -> Int64:
+        """The rows of the owned items that this client's user really has."""
+        return np.sort(self.owned_rows[(self.owned_rows >= 0) & self.is_real])
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A client's positives in a batch, and the slots in which it asks for their vectors."""
+
+    positive: Int64
+    """For each sample which of the `count` different positives it has."""
+    count: int
+    own: Int64
+    """Those positives that this client owns itself, and their rows among the owned items."""
+    own_rows: Int64
+    wished: Int64
+    """The others, and the slot of each."""
+    slot: Int64
+    slots: Int64
+    """Slots for each owner."""
+    wishes: Int64
+    """For each slot the number of an item among those that the owner asked about, or NO_WISH."""
+
+
+class User:
+    """The user node. Rows that arrive are what the owners of its items pushed; the last one is what
+    this client pushes to itself."""
+
+    def __init__(self, about: Profile, listing: Listing, asked: Ragged) -> None:
+        """`asked` has for each owner the positions of the items that it asked about."""
+        config, real = about.config, listing.real
+        self._seed, self._asked, self.n_real = about.private_seed, asked, len(real)
+        is_real = listing.is_real
+        by_id = np.argsort(listing.uploaded, kind="stable")
+        self._position_of_real = by_id[is_real[by_id]]
+        """For each of I_u, ascending, its position in the uploaded list."""
+        self._owner_of = np.full(len(listing.uploaded), len(asked), dtype=np.int64)
+        self._owner_of[asked.values] = asked.rows
+        self._number_at = listing.owned_rows.copy()
+        self._number_at[asked.values] = np.arange(len(asked.values)) - asked.offsets[asked.rows]
+        """For each position the owner, and its number there; for what it owns itself, the row."""
+        fan = FANS[SUITES[config.suite].owner_push]
+        added = fan.added(len(asked), is_real[listing.elsewhere])
+        self.n_arriving = len(added)
+        rows = np.append(np.flatnonzero(added), self.n_arriving)
+        segments = Ragged(np.array([0, len(rows)]), rows)
+        name = f"the user of {about.name}"
+        self.nodes = Nodes(name, np.array([len(real)]), segments, config, Plain())
+        self.tables = own_tables(about, config)
+
+    def draw(self, epoch: int, positions: Int64) -> Drawn:
+        """The positives of some samples (Algorithm 9), each of them wished for at its owner."""
+        n_owners = len(self._asked)
+        sizes = np.full(len(positions), self.n_real)
+        ranks = positive_ranks(self._seed, epoch, positions, sizes)
+        distinct, positive = np.unique(self._position_of_real[ranks], return_inverse=True)
+        owner, number = self._owner_of[distinct], self._number_at[distinct]
+        own = np.flatnonzero(owner == n_owners)
+        wished = np.flatnonzero(owner < n_owners)
+        wished = wished[np.lexsort((number[wished], owner[wished]))]
+        slots = np.minimum(self._asked.lengths, len(positions))
+        first = np.cumsum(slots) - slots
+        owners = owner[wished]
+        slot = first[owners] + np.arange(len(wished)) - np.searchsorted(owners, owners)
+        wishes = np.full(int(slots.sum()), NO_WISH, dtype=np.int64)
+        wishes[slot] = number[wished]
+        return Drawn(positive, len(distinct), own, number[own], wished, slot, slots, wishes)
+
+
+def own_tables(about: Profile, config: Config) -> dict[str, Adam]:
+    """The parameters of the user: e_u^(0), or none if users are built."""
+    return initial_tables(
+        BACKBONES[config.model].held("users"),
+        about.private_seed,
+        np.array([about.index]),
+        table_rows=about.n_users,
+        config=config,
+        kernels=Plain(),
+    )

@@ -1,0 +1,99 @@
+"""What an owner pushes, and how that reaches its neighbours: the one place that asks the suite.
+
+    SUM_PER_NEIGHBOUR   to each neighbour u one row, Σ_{i ∈ I_u ∩ O} y_i
+    ROW_PER_ITEM        each item's y_i to everybody who lists it (the paper's Algorithm 4, line 11)
+
+A row that is pushed has a number: of the pair it is for, or of the place that it is about.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.suite import OwnerPush
+from lpgcn.ragged import Ragged
+
+Bits = npt.NDArray[np.bool_]
+
+
+class Fan(Protocol):
+    """One way to push. The first four are the server's, the others a client's."""
+
+    def pushed(self, routes: Routes) -> Ragged:
+        """For an owner the rows that it can push, in order."""
+        ...
+
+    def arriving(self, routes: Routes) -> Ragged:
+        """For a client the rows that can arrive, in order."""
+        ...
+
+    def for_users(self, routes: Routes, users: Bits) -> Bits:
+        """The rows that these users need."""
+        ...
+
+    def about(self, routes: Routes, items: Bits) -> Bits:
+        """The rows that say something about these items."""
+        ...
+
+    def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
+        """For each row that an owner can push, the owned items it adds up; `real` has those that
+        each neighbour really has."""
+        ...
+
+    def added(self, n_owners: int, is_real: Bits) -> Bits:
+        """For each of the rows that can arrive, whether a user adds it up; `is_real` is about its
+        listed items that others own."""
+        ...
+
+
+class SumPerNeighbour:
+    def pushed(self, routes: Routes) -> Ragged:
+        return routes.by_owner
+
+    def arriving(self, routes: Routes) -> Ragged:
+        return routes.by_client
+
+    def for_users(self, routes: Routes, users: Bits) -> Bits:
+        flags: Bits = users[routes.pair_client]
+        return flags
+
+    def about(self, routes: Routes, items: Bits) -> Bits:
+        return routes.pairs_listing(items)
+
+    def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
+        return real
+
+    def added(self, n_owners: int, is_real: Bits) -> Bits:
+        return np.ones(n_owners, dtype=np.bool_)
+
+
+class RowPerItem:
+    def pushed(self, routes: Routes) -> Ragged:
+        return routes.owned
+
+    def arriving(self, routes: Routes) -> Ragged:
+        return routes.listed_elsewhere
+
+    def for_users(self, routes: Routes, users: Bits) -> Bits:
+        flags = np.zeros(routes.n_items, dtype=np.bool_)
+        flags[routes.listed.values[users[routes.listed.rows]]] = True
+        return flags
+
+    def about(self, routes: Routes, items: Bits) -> Bits:
+        return items
+
+    def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
+        return Ragged.from_lengths(np.ones(n_owned), np.arange(n_owned))
+
+    def added(self, n_owners: int, is_real: Bits) -> Bits:
+        return is_real
+
+
+FANS: Final[dict[OwnerPush, Fan]] = {
+    OwnerPush.SUM_PER_NEIGHBOUR: SumPerNeighbour(),
+    OwnerPush.ROW_PER_ITEM: RowPerItem(),
+}

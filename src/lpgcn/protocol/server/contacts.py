@@ -1,0 +1,81 @@
+"""Handles for those who meet only through negatives: a client, and the owner of an item it drew.
+
+Each side knows the other by a number that the server makes up. Pairs share a key from verification
+on and come first: a client's owners in the order in which they asked, an owner's neighbours by their
+handles. New handles are higher than all before, so that in a message new contacts are the last ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.protocol.server.routes import Routes
+from lpgcn.ragged import Ragged
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Handles of some (client, owner) combinations, and which of these meet for the first time."""
+
+    at_client: Int64
+    """The handle of the owner at the client."""
+    at_owner: Int64
+    new_client: Int64
+    """The first meetings, one each: client, owner, and the handles they get."""
+    new_owner: Int64
+    new_at_client: Int64
+    new_at_owner: Int64
+
+
+class Contacts:
+    """Who has met whom so far."""
+
+    def __init__(self, routes: Routes) -> None:
+        n = self._n = routes.n_clients
+        pairs = routes.n_pairs
+        at_client, at_owner = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
+        at_client[routes.by_client.values] = _numbered(routes.by_client)
+        at_owner[routes.by_owner.values] = _numbered(routes.by_owner)
+        keys = routes.pair_client * n + routes.pair_owner
+        order = np.argsort(keys)
+        self._keys, self._at_client, self._at_owner = (
+            keys[order], at_client[order], at_owner[order],
+        )  # fmt: skip
+        self._next_at_client = routes.by_client.lengths.copy()
+        self._next_at_owner = routes.by_owner.lengths.copy()
+
+    def meet(self, clients: Int64, owners: Int64) -> Meeting:
+        """The handles of these; whoever has none yet gets the next ones."""
+        wanted = clients * self._n + owners
+        new = np.setdiff1d(wanted, self._keys)
+        client, owner = np.divmod(new, self._n)
+        at_client = _hand_out(self._next_at_client, client)
+        at_owner = _hand_out(self._next_at_owner, owner)
+        where = np.searchsorted(self._keys, new)
+        self._keys = np.insert(self._keys, where, new)
+        self._at_client = np.insert(self._at_client, where, at_client)
+        self._at_owner = np.insert(self._at_owner, where, at_owner)
+        found = np.searchsorted(self._keys, wanted)
+        return Meeting(
+            self._at_client[found], self._at_owner[found], client, owner, at_client, at_owner
+        )
+
+
+def _numbered(runs: Ragged) -> Int64:
+    """0, 1, … within every row."""
+    return np.arange(len(runs.values)) - runs.offsets[runs.rows]
+
+
+def _hand_out(following: Int64, parties: Int64) -> Int64:
+    """The next free handle of each party, one after the other; those handed out are gone."""
+    order = np.argsort(parties, kind="stable")
+    rank = np.empty_like(parties)
+    rank[order] = np.arange(len(parties)) - np.searchsorted(parties[order], parties[order])
+    handles: Int64 = following[parties] + rank
+    np.add.at(following, parties, 1)
+    return handles

@@ -1,0 +1,1 @@
+"""Messages as they travel: their kinds, their fields, and the sizes of both."""

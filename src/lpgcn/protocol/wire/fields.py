@@ -1,0 +1,270 @@
+"""What a field of a message holds for each client: laid out once, for sending and for counting.
+
+A field knows its length for every client, from numbers of rows alone; so that an experiment of any
+size gets the exact traffic without a cipher. And it knows how to fill itself from the rows that the
+server has in store, and how to put what a client sent into the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.protocol.phases import PHASES, Phase
+from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
+from lpgcn.protocol.wire.messages import Header, Message
+from lpgcn.ragged import Ragged
+
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+Bits = npt.NDArray[np.bool_]
+Stores = dict[str, Any]
+"""What the server has in its hands, by name: tables of rows, or lists of messages."""
+
+
+class Field(Protocol):
+    """One field of all messages of a round."""
+
+    @property
+    def lengths(self) -> Int64 | int:
+        """In bytes, for every client of the federation."""
+        ...
+
+    def fill(self, stores: Stores, client: int) -> bytes: ...
+
+    def prepare(self, stores: Stores) -> None:
+        """Make room for what clients will send."""
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None: ...
+
+
+class _Sent:
+    """A field that only the server fills."""
+
+    def prepare(self, stores: Stores) -> None: ...
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
+        raise NotImplementedError(f"field {name} is the server's to fill")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows `ids[client]` of a table in store, all of one width."""
+
+    store: str
+    table_rows: int
+    ids: Ragged
+    width: int
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return self.ids.lengths * self.width
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        ids = self.ids[client]
+        content: bytes = stores[self.store][ids].tobytes() if len(ids) else b""
+        return content
+
+    def prepare(self, stores: Stores) -> None:
+        stores[self.store] = np.zeros((self.table_rows, self.width), dtype=np.uint8)
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
+        ids = self.ids[client]
+        if len(ids) or content:
+            rows = reading.rows(content, name, count=len(ids), width=self.width)
+            stores[self.store][ids] = rows
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Messages `ids[client]` of a list in store, each of its own size."""
+
+    store: str
+    ids: Ragged
+    sizes: Int64
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return self.ids.sum(self.sizes[self.ids.values])
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        messages = stores[self.store]
+        return b"".join([messages[one] for one in self.ids[client].tolist()])
+
+    def prepare(self, stores: Stores) -> None:
+        stores[self.store] = [b""] * len(self.sizes)
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
+        ids = self.ids[client]
+        if len(ids) or content:
+            parts = reading.cut(content, self.sizes[ids], name)
+            for one, part in zip(ids.tolist(), parts, strict=True):
+                stores[self.store][one] = part
+
+
+@dataclass(frozen=True)
+class Present(_Sent):
+    """A bit for each of the rows that a client could get or give; nothing if all are there."""
+
+    possible: Ragged
+    flags: Bits
+
+    @cached_property
+    def _complete(self) -> Bits:
+        complete: Bits = self.possible.count(self.flags) == self.possible.lengths
+        return complete
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return np.where(self._complete, 0, (self.possible.lengths + 7) // 8)
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        if self._complete[client]:
+            return b""
+        offsets = self.possible.offsets
+        return np.packbits(self.flags[offsets[client] : offsets[client + 1]]).tobytes()
+
+
+@dataclass(frozen=True)
+class Packed(_Sent):
+    """32-bit numbers, a different array for each client."""
+
+    numbers: Ragged
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return reading.NUMBER_BYTES * self.numbers.lengths
+
+    @cached_property
+    def _packed(self) -> npt.NDArray[np.uint32]:
+        return self.numbers.values.astype("<u4")
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        offsets = self.numbers.offsets
+        return self._packed[offsets[client] : offsets[client + 1]].tobytes()
+
+
+@dataclass(frozen=True)
+class Flag(_Sent):
+    """One byte: yes or no."""
+
+    flags: Bits
+
+    @property
+    def lengths(self) -> int:
+        return 1
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        return b"\1" if self.flags[client] else b"\0"
+
+
+@dataclass(frozen=True)
+class Constant(_Sent):
+    """The same for everybody."""
+
+    content: bytes
+
+    @property
+    def lengths(self) -> int:
+        return len(self.content)
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        return self.content
+
+
+@dataclass(frozen=True)
+class WholeTable(_Sent):
+    """All rows of a table, to everybody; written out once."""
+
+    store: str
+    table_rows: int
+    width: int
+
+    @property
+    def lengths(self) -> int:
+        return self.table_rows * self.width
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        table = stores[self.store]
+        if not isinstance(table, bytes):
+            table = stores[self.store] = table.tobytes()
+        return table
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Tokens, of which the server learns the number when they arrive; a count knows it before."""
+
+    store: str
+    counts: Int64 | None
+    width: int
+
+    @property
+    def lengths(self) -> Int64:
+        assert self.counts is not None, "only an account of lists that are known has sizes"
+        return self.counts * self.width
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        raise NotImplementedError("clients list, the server does not")
+
+    def prepare(self, stores: Stores) -> None:
+        stores[self.store] = {}
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
+        stores[self.store][client] = reading.split(content, self.width, name)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One call of the server: who is asked, what goes down, what comes up."""
+
+    phase: Phase
+    called: Int64
+    down: Mapping[str, Field]
+    up: Mapping[str, Field]
+    layer: int = 0
+
+    @property
+    def kinds(self) -> tuple[type[Message], type[Message]]:
+        row = PHASES[self.phase]
+        return row.request, row.reply
+
+    def header(self, pass_number: int) -> Header:
+        return Header(pass_number, self.phase, self.layer)
+
+    def request(self, stores: Stores, client: int, header: bytes) -> Message:
+        kind = self.kinds[0]
+        return kind(
+            header=header, **{name: field.fill(stores, client) for name, field in self.down.items()}
+        )
+
+    def read(self, stores: Stores, client: int, reply: Message) -> None:
+        """A field that was not asked for must be empty."""
+        for name in m.content_fields(type(reply)):
+            content = getattr(reply, name)
+            if name in self.up:
+                self.up[name].read(stores, client, content, name)
+            elif content:
+                reading.rows(content, name, count=0, width=0)
+
+    @cached_property
+    def sizes_down(self) -> Int64:
+        return self._sizes(self.kinds[0], self.down)
+
+    @cached_property
+    def sizes_up(self) -> Int64:
+        return self._sizes(self.kinds[1], self.up)
+
+    def _sizes(self, kind: type[Message], fields: Mapping[str, Field]) -> Int64:
+        """Of the messages of all who are called."""
+        lengths = {}
+        for name, field in fields.items():
+            each = field.lengths
+            lengths[name] = each if isinstance(each, int) else each[self.called]
+        return np.broadcast_to(m.encoded_size(kind, **lengths), self.called.shape)

@@ -1,0 +1,339 @@
+"""Every message of the protocol: typed, versioned, of a length that its receiver can check.
+
+A message is a msgspec struct in MessagePack, all of whose fields are byte strings: a header of
+fixed size, and arrays of fixed-size numbers or rows. So the size of a message is a function of the
+number of rows in it, and never of what the rows say; `encoded_size` is that function. What a field
+holds for whom is laid out in `server.script`.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.protocol.errors import (
+    MalformedMessageError,
+    OversizedMessageError,
+    UnexpectedMessageError,
+    UnknownVersionError,
+    WrongPartyError,
+    WrongRunError,
+)
+
+Int64 = npt.NDArray[np.int64]
+
+VERSION: Final = 2
+RUN_BYTES: Final = 16
+_HEADER: Final = struct.Struct(">B16sQBBI")
+HEADER_BYTES: Final = _HEADER.size
+
+
+class Header(msgspec.Struct, frozen=True, order=True):
+    """Where a message belongs. Headers of one party's messages rise strictly."""
+
+    pass_number: int
+    """Initialisation is pass 0; every later pass goes forward and, in training, backward."""
+    phase: int
+    layer: int = 0
+    """Of propagation, in the phases that have layers."""
+
+    def __str__(self) -> str:
+        return f"pass {self.pass_number}, phase {self.phase}, layer {self.layer}"
+
+
+class Message(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True
+):
+    """The fields that every message has."""
+
+    header: bytes = b""
+
+
+class Ask(Message, tag=1, frozen=True):
+    """Server → client: nothing but the header, which says what is asked."""
+
+
+class PublicKeys(Message, tag=2, frozen=True):
+    """Server → u_c: the public keys of all clients (Algorithm 2, line 5)."""
+
+    keys: bytes
+
+
+class SealedKey(Message, tag=3, frozen=True):
+    """Server → client: the shared key, sealed to this client (line 7)."""
+
+    sealed: bytes
+
+
+class Placement(Message, tag=4, frozen=True):
+    """Server → client: the places of what it listed, and what it owns (Algorithm 3, line 8).
+
+    Its neighbours are known by handles 0, 1, … in a random order; handle h listed the owned items
+    `listed[offsets[h]:offsets[h + 1]]`, given as positions in `owned`.
+    """
+
+    places: bytes
+    owned: bytes
+    offsets: bytes
+    listed: bytes
+    peers: bytes
+    """Public keys of the clients that share masks with this one."""
+
+
+class Questions(Message, tag=5, frozen=True):
+    """Server → client: who asks about which of its listed items (Algorithm 2, line 17).
+
+    Asker a asks about `positions[offsets[a]:offsets[a + 1]]` of what was uploaded.
+    """
+
+    askers: bytes
+    offsets: bytes
+    positions: bytes
+
+
+class SealedAnswers(Message, tag=6, frozen=True):
+    """Server → owner: the sealed answers of its neighbours, in the order of their handles."""
+
+    answers: bytes
+
+
+class Exchange(Message, tag=7, frozen=True):
+    """Server → client: rows that arrived for it, and which rows it shall push next.
+
+    `…_present` has a bit for each row that could be there; empty means all. `wanted` has a bit for
+    each row that an owner could push, and `wants_user` is one byte: whether to push x_u.
+    """
+
+    pushes: bytes = b""
+    """What the owners of its items pushed."""
+    pushes_present: bytes = b""
+    users: bytes = b""
+    """As owner: its neighbours' vectors."""
+    users_present: bytes = b""
+    wanted: bytes = b""
+    wants_user: bytes = b"\0"
+
+
+class LastExchange(Exchange, tag=8, frozen=True):
+    """Server → client, in the last exchange forward: also the samples of a batch client, which
+    wishes for its positives with its push."""
+
+    positions: bytes = b""
+    epoch: bytes = b""
+
+
+class Finish(Message, tag=9, frozen=True):
+    """Server → client: the last rows forward; as owner, wishes of the batch's neighbours.
+
+    `slots` is for each of the `wishing` neighbours the number of vectors to answer with.
+    """
+
+    pushes: bytes = b""
+    pushes_present: bytes = b""
+    users: bytes = b""
+    users_present: bytes = b""
+    wishing: bytes = b""
+    slots: bytes = b""
+    wishes: bytes = b""
+    wanted: bytes = b""
+    """A bit for each owned item whose final vector is needed."""
+
+
+class Samples(Message, tag=10, frozen=True):
+    """Server → batch client: the vectors it wished for, and its negatives (Algorithm 9, line 1).
+
+    Negatives are in the order of their places; `contacts` are the handles of their owners, and
+    `new_contacts` the public keys of those that this client meets for the first time.
+    """
+
+    answers: bytes
+    negatives: bytes
+    """For each sample the number of its negative among `negative_rows`."""
+    negative_places: bytes
+    negative_rows: bytes
+    contacts: bytes
+    new_contacts: bytes
+
+
+class LossRows(Message, tag=11, frozen=True):
+    """Server → owner: what the batch says about its items; then g^(L) is pushed.
+
+    `users` and `scalars` are those of the neighbours that wished, in the order of their handles.
+    """
+
+    users: bytes
+    scalars: bytes
+    negatives: bytes
+    """Sealed (e_u, place, s, n), one after the other."""
+    contacts: bytes
+    """For each negative the handle of its sender, and its number among the sender's."""
+    introductions: bytes
+    wanted: bytes
+    wants_user: bytes
+
+
+class Update(Message, tag=12, frozen=True):
+    """Server → client: the last rows backward, and what Adam needs to know."""
+
+    pushes: bytes = b""
+    pushes_present: bytes = b""
+    users: bytes = b""
+    users_present: bytes = b""
+    learning_rate: bytes = b""
+    batch_size: bytes = b""
+
+
+class Catalogue(Message, tag=13, frozen=True):
+    """Server → client: the final vectors of all items, in the order of the catalogue."""
+
+    items: bytes
+
+
+class Reply(Message, tag=32, frozen=True):
+    """Client → server: done."""
+
+
+class PublicKey(Message, tag=33, frozen=True):
+    """Client → server: its public key (Algorithm 2, line 3)."""
+
+    key: bytes
+
+
+class SealedKeys(Message, tag=34, frozen=True):
+    """u_c → server: the shared key, sealed to every client (line 6)."""
+
+    sealed: bytes
+
+
+class Tokens(Message, tag=35, frozen=True):
+    """Client → server: tokens, sorted; from u_c also the catalogue in its order."""
+
+    tokens: bytes
+
+
+class Answers(Message, tag=36, frozen=True):
+    """Client → server: one sealed answer for each asker."""
+
+    answers: bytes
+
+
+class Push(Message, tag=37, frozen=True):
+    """Client → server: its vector, and the rows that it pushes as owner."""
+
+    user: bytes = b""
+    pushes: bytes = b""
+
+
+class LastPush(Push, tag=38, frozen=True):
+    """Client → server, in the last exchange forward: also its wishes, one message an owner."""
+
+    wishes: bytes = b""
+
+
+class Finals(Message, tag=39, frozen=True):
+    """Owner → server: final vectors of the items that were wanted, and of those wished for."""
+
+    items: bytes = b""
+    answers: bytes = b""
+
+
+class Gradients(Message, tag=40, frozen=True):
+    """Batch client → server: e_u, scalars for each owner, and what it says about its negatives."""
+
+    user: bytes
+    scalars: bytes
+    negatives: bytes
+    introductions: bytes
+
+
+class Numbers(Message, tag=41, frozen=True):
+    """Client → server: masked 64-bit numbers."""
+
+    masked: bytes
+
+
+def encode_header(run: bytes, header: Header, party: int) -> bytes:
+    return _HEADER.pack(VERSION, run, header.pass_number, header.phase, header.layer, party)
+
+
+def run_of(message: Message) -> bytes:
+    """The run that a message says it belongs to."""
+    return message.header[1 : 1 + RUN_BYTES]
+
+
+def encode(message: Message) -> bytes:
+    return msgspec.msgpack.encode(message)
+
+
+@cache
+def _decoder(kinds: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Kept, because to find out what a union consists of takes longer than to decode a message."""
+    return msgspec.msgpack.Decoder(kinds)
+
+
+def decode(data: bytes, kinds: Any, *, limit: int) -> Any:
+    """A message of one of the `kinds`, a type or a union of types."""
+    if len(data) > limit:
+        raise OversizedMessageError(
+            f"a message of {len(data):,} bytes; at most {limit:,} are expected here"
+        )
+    try:
+        message = _decoder(kinds).decode(data)
+    except msgspec.ValidationError as error:
+        raise UnexpectedMessageError(
+            f"a message of another kind than expected here: {error}"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"a message that cannot be decoded: {error}") from error
+    return message
+
+
+def read_header(message: Message, run: bytes, party: int) -> Header:
+    """The header of a message of this run, to or from this party."""
+    if len(message.header) != HEADER_BYTES:
+        raise MalformedMessageError(
+            f"a header of {len(message.header)} bytes, expected {HEADER_BYTES}"
+        )
+    version, its_run, pass_number, phase, layer, its_party = _HEADER.unpack(message.header)
+    if version != VERSION:
+        raise UnknownVersionError(f"a message of version {version}; this program speaks {VERSION}")
+    if its_run != run:
+        raise WrongRunError(f"a message of run {its_run.hex()[:8]}…, expected {run.hex()[:8]}…")
+    if its_party != party:
+        raise WrongPartyError(f"a message of party {its_party}, expected {party}")
+    return Header(pass_number, phase, layer)
+
+
+@cache
+def content_fields(kind: type[Message]) -> dict[str, int]:
+    """The names of a message's fields but for the header, and the lengths of their defaults."""
+    return {
+        field.name: len(field.default) if isinstance(field.default, bytes) else 0
+        for field in msgspec.structs.fields(kind)
+        if field.name != "header"
+    }
+
+
+def encoded_size(kind: type[Message], **lengths: Int64 | int) -> Int64:
+    """The size of a message whose fields have these lengths; the header's is known.
+
+    One byte says how many fields there are, one the tag; fields left out have their default.
+    """
+    defaults = content_fields(kind)
+    if strange := lengths.keys() - defaults.keys():
+        raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(strange))}")
+    total = np.asarray(2) + _bytes_size(HEADER_BYTES)
+    for name, default in defaults.items():
+        total = total + _bytes_size(lengths.get(name, default))
+    return total
+
+
+def _bytes_size(length: Int64 | int) -> Int64:
+    """The size of a byte string in MessagePack."""
+    lengths = np.asarray(length)
+    return lengths + 2 + (lengths >= 1 << 8) + 2 * (lengths >= 1 << 16)

@@ -1,0 +1,84 @@
+"""The sizes of rows under a suite: a row of one kind has one size, whatever it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.config import Config
+from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TAG_BYTES
+from lpgcn.protocol.suite import SUITES, Kind, Suite
+from lpgcn.protocol.wire.reading import NUMBER_BYTES
+
+Int64 = npt.NDArray[np.int64]
+
+LARGEST: Final = 1 << 30
+SEED_BYTES: Final = 8
+SHARED_BYTES: Final = KEY_BYTES + SEED_BYTES
+"""The shared key S and the seed that all clients, and not the server, draw from."""
+SEALED_SHARED_BYTES: Final = SHARED_BYTES + SEAL_OVERHEAD
+ANSWER_KEYS: Final = 2 * KEY_BYTES
+"""A verification answer carries K_u and a fresh pairwise key before its bits."""
+NO_WISH: Final = 0xFFFFFFFF
+"""Fills the slots that a client has no wish for."""
+
+
+def verification_answer(listed: Int64) -> Int64:
+    """A sealed answer about so many listed items."""
+    return SEAL_OVERHEAD + ANSWER_KEYS + (listed + 7) // 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of one row as it travels."""
+
+    suite: Suite
+    vector: int
+    """A plain vector: d numbers."""
+    pair: np.dtype[np.void]
+    """s_ui and n_ui, in the precision of the vectors that s_ui multiplies."""
+
+    @classmethod
+    def of(cls, config: Config) -> Sizes:
+        number = np.dtype(config.dtype).newbyteorder("<")
+        pair = np.dtype([("coefficient", number), ("count", "<u4")])
+        return cls(SUITES[config.suite], config.dim * config.number_bytes, pair)
+
+    @property
+    def negative_content(self) -> np.dtype[np.void]:
+        """What a client tells the owner of a negative: e_u, the place of the item, s and n."""
+        return np.dtype([("vector", "u1", (self.vector,)), ("place", "<u4"), ("pair", self.pair)])
+
+    def row(self, kind: Kind) -> int:
+        """A vector, or what is said about one negative."""
+        plain = self.negative_content.itemsize if kind is Kind.NEGATIVE else self.vector
+        return plain + self._tag(kind)
+
+    def slots(self, kind: Kind, slots: Int64) -> Int64:
+        """A message with so many slots between a client and an owner."""
+        plain = {
+            Kind.WISH: NUMBER_BYTES,
+            Kind.ANSWER: self.vector,
+            Kind.SCALARS: self.pair.itemsize,
+        }
+        return plain[kind] * slots + self._tag(kind)
+
+    @property
+    def introduction(self) -> int:
+        """A fresh key, sealed to a contact; nobody is met where negatives travel in the clear."""
+        return KEY_BYTES + SEAL_OVERHEAD if self.suite.protects(Kind.NEGATIVE) else 0
+
+    def _tag(self, kind: Kind) -> int:
+        return TAG_BYTES if self.suite.protects(kind) else 0
+
+    def largest(self, n_users: int, n_items: int, batch_size: int) -> int:
+        """No message is longer: a row of every kind for all that there can be one for, and a
+        kilobyte for the rest. A message of more than a gigabyte is no message for a client."""
+        row = self.vector + TAG_BYTES + 64
+        per_sample = self.row(Kind.NEGATIVE) + 2 * row
+        per_entry = max(self.pair.itemsize, NUMBER_BYTES) * n_users * n_items
+        rows = n_users * (2 * row + 256) + n_items * row + batch_size * per_sample
+        return min(1024 + rows + per_entry, LARGEST)

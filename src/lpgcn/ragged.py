@@ -1,0 +1,93 @@
+"""Several arrays of numbers behind one another: lists of items, neighbours, segments of a sum.
+
+The one such structure in the house: whatever has a different number of entries for each user, item,
+client or owner is a `Ragged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Row r is `values[offsets[r]:offsets[r + 1]]`."""
+
+    offsets: Int64
+    values: Int64
+
+    @classmethod
+    def from_lengths(cls, lengths: npt.ArrayLike, values: Int64) -> Ragged:
+        return cls(starts(lengths), values)
+
+    @classmethod
+    def from_rows(cls, rows: Int64, values: Int64, n_rows: int) -> Ragged:
+        """From one row number for each value, never falling."""
+        return cls(np.searchsorted(rows, np.arange(n_rows + 1)), values)
+
+    @classmethod
+    def from_pairs(cls, rows: Int64, values: Int64, n_rows: int) -> Ragged:
+        """From (row, value) pairs in any order; the values of a row rise."""
+        order = np.lexsort((values, rows))
+        return cls.from_rows(rows[order], values[order], n_rows)
+
+    @classmethod
+    def from_arrays(cls, arrays: Sequence[Int64]) -> Ragged:
+        values = np.concatenate(arrays) if len(arrays) else np.empty(0, dtype=np.int64)
+        return cls.from_lengths([len(one) for one in arrays], values)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Int64:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def rows(self) -> Int64:
+        """The row of every value."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def only(self, rows: Int64) -> Ragged:
+        """Some of the rows, in the order asked for."""
+        lengths = self.lengths[rows]
+        offsets = starts(lengths)
+        entries = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return Ragged(offsets, self.values[entries])
+
+    def where(self, flags: Bits) -> Ragged:
+        """The flagged entries of every row."""
+        return Ragged.from_lengths(self.count(flags), self.values[flags])
+
+    def count(self, flags: Bits) -> Int64:
+        """How many entries of every row are flagged."""
+        return self.sum(flags)
+
+    def any(self, flags: Bits) -> Bits:
+        """For each row, whether one of its entries is flagged."""
+        return self.sum(flags) > 0
+
+    def sum(self, numbers: npt.NDArray[np.integer] | Bits) -> Int64:
+        """The sum, for every row, of one whole number an entry."""
+        running = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(numbers, out=running[1:])
+        return np.diff(running[self.offsets])
+
+
+def starts(lengths: npt.ArrayLike) -> Int64:
+    """Where each of several runs of these lengths begins, and where the last one ends."""
+    counts = np.asarray(lengths, dtype=np.int64)
+    result = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result

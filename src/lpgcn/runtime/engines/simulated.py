@@ -1,0 +1,56 @@
+"""All parties at once, without ciphers, and the exact traffic that the federation would have."""
+
+from __future__ import annotations
+
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.evaluation import Evaluation
+from lpgcn.model.batches import Batch
+from lpgcn.plan import TokenGraph
+from lpgcn.protocol.accounting import Accounting
+from lpgcn.protocol.ledger import Ledger
+from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.server import RANK_PHASES, Planner
+from lpgcn.runtime.engines.centralized import Centralized, Sampler
+from lpgcn.runtime.engines.engine import Part
+from lpgcn.runtime.machine import Machine
+from lpgcn.runtime.traffic import TrafficSummary, summarise
+
+
+class Simulated(Centralized):
+    """The centralised engine, and beside it the lists, the plan and the ledger of a federation."""
+
+    def __init__(self, split: Split, config: Config, planner: Planner, machine: Machine) -> None:
+        super().__init__(split, config, machine)
+        listed = self.sampler.listed_places
+        self.plan = planner(TokenGraph(listed, split.n_items))
+        # Handles are only numbers here: nobody is there to whom they could tell anything.
+        self.routes = Routes(listed, self.plan.owner, seed=config.seed)
+        self._accounting = Accounting(self.routes, config)
+        self._steps = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._accounting.ledger
+
+    def traffic(self) -> TrafficSummary:
+        example = self.sampler.batches.draw(0, 0)
+        return summarise(self._config, self.plan, self.routes, self.ledger, self._steps, example)
+
+    def _train(self, batch: Batch, learning_rate: float) -> None:
+        super()._train(batch, learning_rate)
+        self._accounting.step(batch)
+        self._steps += 1
+
+    def take_loss(self) -> float:
+        self._accounting.report()
+        return super().take_loss()
+
+    def measure(self, part: Part) -> Evaluation:
+        self._accounting.measure(RANK_PHASES[part])
+        return super().measure(part)
+
+
+def token_graph(split: Split, config: Config) -> TokenGraph:
+    """What the server of this federation would see: who listed what, real or virtual."""
+    return TokenGraph(Sampler(split.train, config).listed_places, split.n_items)

@@ -1,0 +1,57 @@
+"""What an experiment asks of a client besides the protocol: to look into it, and to set it back.
+
+A deployment has no such door: there the state of a client stays on its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from safetensors.numpy import load
+
+from lpgcn.protocol.client.client import Client
+from lpgcn.runtime.arrays import packed
+
+Action = Callable[[Client, bytes], bytes]
+
+
+def handle(client: Client, request: bytes) -> bytes:
+    """The protocol."""
+    return client.handle(request)
+
+
+def export(client: Client, request: bytes) -> bytes:
+    """Its parameters and their Adam state: what a checkpoint of this client holds."""
+    return packed(
+        {
+            f"{name}.{key}": value
+            for name, adam in client.party.tables().items()
+            for key, value in adam.state().items()
+        }
+        | {"rows": client.party.owned_items()}
+    )
+
+
+def restore(client: Client, state: bytes) -> bytes:
+    """Go on from a checkpoint, this client's own export."""
+    tables = load(bytes(state))
+    for name, adam in client.party.tables().items():
+        adam.restore({key: tables[f"{name}.{key}"] for key in adam.state()})
+    return b""
+
+
+def vectors(client: Client, request: bytes) -> bytes:
+    """Its final vectors, after a forward pass."""
+    return packed({**client.party.finals(), "rows": client.party.owned_items()})
+
+
+def recommend(client: Client, request: bytes) -> bytes:
+    """The best k items of its user, by the vectors of the last prediction."""
+    return msgspec.msgpack.encode(client.party.recommend(msgspec.msgpack.decode(request, type=int)))
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    action.__name__: action for action in (handle, export, restore, vectors, recommend)
+}

@@ -1,0 +1,80 @@
+"""Parties on one machine: each is an object with its own data, and only bytes pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.transcript import Witness
+from lpgcn.runtime.hosts.inspection import ACTIONS
+
+Arguments = Iterable[tuple[int, bytes]]
+
+
+class Host(Protocol):
+    """Somebody who runs clients. The server only ever asks for `handle`."""
+
+    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
+        """An action of `inspection.ACTIONS` on each of these clients."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class OneProcess:
+    """All clients in this process."""
+
+    def __init__(self, profiles: Mapping[int, bytes], witness: Witness | None = None) -> None:
+        self.clients = {index: Client(profile, witness) for index, profile in profiles.items()}
+
+    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
+        act, clients = ACTIONS[action], self.clients
+        return {index: act(clients[index], argument) for index, argument in arguments}
+
+    def close(self) -> None:
+        """Nothing outlives this process."""
+
+
+class Calls:
+    """A host as the server's transport."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def call(self, requests: Arguments) -> dict[int, bytes]:
+        return self._host.perform("handle", requests)
+
+
+def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
+    """What each client is started with: its own interactions, and nothing of anybody else's."""
+    popularity, seed = b"", config.seed
+    # The server draws the batches from its seed: who has it knows which handle is whose.
+    config = config.changed(seed=0)
+    if config.virtual_draw == "popularity":
+        popularity = split.train.item_degrees.astype(np.float64).tobytes()
+    for user in range(split.n_users):
+        profile = Profile(
+            index=user,
+            n_users=split.n_users,
+            n_items=split.n_items,
+            config=config,
+            seed=seed,
+            private_seed=seed,
+            train=_items(split.train.items_of(user)),
+            valid=_items(split.valid.items_of(user)),
+            test=_items(split.test.items_of(user)),
+            popularity=popularity,
+        )
+        yield user, msgspec.msgpack.encode(profile)
+
+
+def _items(items: npt.NDArray[np.int64]) -> bytes:
+    return items.astype("<u4").tobytes()

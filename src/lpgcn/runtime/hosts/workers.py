@@ -1,0 +1,206 @@
+"""Clients spread over several processes, one for each core: Python runs one party at a time in one.
+
+A worker is `python -m lpgcn.runtime.hosts.workers`. It reads frames from its standard input and writes
+one answer to each to its standard output; a frame is its length and a MessagePack value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any, Final
+
+import msgspec
+
+from lpgcn.errors import LpgcnError
+
+_LENGTH: Final = struct.Struct("<Q")
+_START: Final = "start"
+_CLIENTS_PER_FRAME: Final = 48
+_PIPE_BYTES: Final = 1 << 20
+
+Frame = tuple[str, dict[int, bytes]]
+"""An action and its argument for each of some clients."""
+Answer = tuple[str, dict[int, bytes]]
+"""An error, or nothing, and what each client returned."""
+
+
+class WorkerError(LpgcnError):
+    """A worker stopped, or one of its clients raised an error."""
+
+
+class Worker:
+    """One process. Two threads move frames, so that neither side waits for the other's pipe."""
+
+    def __init__(self) -> None:
+        # -P: a module of the same name in the present folder is not what is meant.
+        command = [sys.executable, "-P", "-m", "lpgcn.runtime.hosts.workers"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=_PIPE_BYTES
+        )
+        self._outbox: SimpleQueue[Frame | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Answer] = SimpleQueue()
+        self._threads = [Thread(target=move, daemon=True) for move in (self._send, self._receive)]
+        for thread in self._threads:
+            thread.start()
+
+    def post(self, frame: Frame) -> None:
+        self._outbox.put(frame)
+
+    def answer(self) -> dict[int, bytes]:
+        """The answer to the oldest frame that has none yet."""
+        error, result = self._inbox.get()
+        if error:
+            raise WorkerError(error)
+        return result
+
+    def close(self) -> None:
+        """The end of its input ends a worker."""
+        self._outbox.put(None)
+        self._process.wait()
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # What a worker that was killed has not read cannot be flushed.
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+
+    def _send(self) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        # A worker that has stopped is noticed by who waits for its answer.
+        with contextlib.suppress(WorkerError, BrokenPipeError):
+            while (frame := self._outbox.get()) is not None:
+                _write(pipe, frame)
+            pipe.close()
+
+    def _receive(self) -> None:
+        pipe = self._process.stdout
+        assert pipe is not None
+        with pipe:
+            while True:
+                try:
+                    self._inbox.put(_read(pipe, Answer))
+                except WorkerError as error:
+                    self._inbox.put((str(error), {}))
+                    return
+
+
+class Workers:
+    """A `Host` that shares its clients out among processes."""
+
+    def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
+        self._failure: BaseException | None = None
+        self._workers = [Worker() for _ in range(count)]
+        try:
+            self.perform(_START, profiles)
+        except BaseException:
+            self.close()
+            raise
+
+    def perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+        """All workers at once, in frames of a few clients; answers in the order of arguments.
+
+        After a failure nobody knows what the clients have done, so that every later call fails too.
+        """
+        if self._failure is not None:
+            raise WorkerError(f"a call failed before: {self._failure!r}")
+        try:
+            return self._perform(action, arguments)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+        shares: list[dict[int, bytes]] = [{} for _ in self._workers]
+        waiting = [0] * len(shares)
+        order: list[int] = []
+
+        def post(number: int) -> None:
+            self._workers[number].post((action, shares[number]))
+            shares[number] = {}
+            waiting[number] += 1
+
+        for index, argument in arguments:
+            number = index % len(shares)
+            shares[number][index] = argument
+            order.append(index)
+            if len(shares[number]) == _CLIENTS_PER_FRAME:
+                post(number)
+        for number, share in enumerate(shares):
+            if share:
+                post(number)
+        answers: dict[int, bytes] = {}
+        for worker, frames in zip(self._workers, waiting, strict=True):
+            for _ in range(frames):
+                answers |= worker.answer()
+        return {index: answers[index] for index in order}
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+
+def _write(pipe: IO[bytes], value: Any) -> None:
+    data = msgspec.msgpack.encode(value)
+    try:
+        pipe.write(_LENGTH.pack(len(data)))
+        pipe.write(data)
+        pipe.flush()
+    except BrokenPipeError as error:
+        raise WorkerError("a worker process stopped; its output above says why") from error
+
+
+def _read(pipe: IO[bytes], kind: Any) -> Any:
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise WorkerError("a worker process stopped; its output above says why")
+    length = _LENGTH.unpack(head)[0]
+    body = pipe.read(length)
+    if len(body) < length:
+        raise WorkerError("a worker process stopped in the middle of an answer")
+    return msgspec.msgpack.decode(body, type=kind)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    from lpgcn.runtime.hosts.one_process import OneProcess
+    from lpgcn.runtime.memory import keep_freed_memory
+
+    # Ctrl-C is for the process that started this one, which then closes the input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()
+    # A client's objects live as long as the worker, and nothing here makes cycles: looking for
+    # garbage among a million live objects would only take time.
+    gc.disable()
+    host = OneProcess({})
+    answers = sys.stdout.buffer
+    # Whatever a library prints must not end up between two frames.
+    sys.stdout = sys.stderr
+    while True:
+        try:
+            action, arguments = _read(sys.stdin.buffer, tuple[str, dict[int, memoryview]])
+        except WorkerError:
+            return
+        answer: Answer
+        try:
+            if action == _START:
+                host.clients |= OneProcess(arguments).clients
+                answer = "", dict.fromkeys(arguments, b"")
+            else:
+                answer = "", host.perform(action, arguments.items())
+        except LpgcnError as error:
+            answer = f"{type(error).__name__}: {error}", {}
+        _write(answers, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The folder of a run: nothing in it is ever half-written, and a killed run goes on from it.
+
+data.toml         which data, and their fingerprint
+config.toml       the configuration; it can be given to --config again
+metrics.jsonl     one line an epoch
+checkpoint.safetensors   everything that the next step depends on
+model/            the trained model (see `Recommender`)
+summary.json      what came out, written last
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from safetensors import SafetensorError, safe_open
+
+from lpgcn.config import Config, convert, read_config, read_toml, write_toml
+from lpgcn.errors import LpgcnError
+from lpgcn.evaluation import EarlyStopping
+from lpgcn.files import write_atomically
+from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.engines.engine import Tables
+from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.traffic import TrafficSummary
+
+
+class RunFolderError(LpgcnError):
+    """A run folder that is in the way, missing, damaged, or of another run."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the bits of a run."""
+
+    source: Source
+    config: Config
+    fingerprint: str
+
+
+class EpochMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of `metrics.jsonl`."""
+
+    epoch: int
+    loss: float
+    seconds: float
+    """Since the run began, without the time between a crash and its resumption."""
+    valid: dict[str, float] | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run has come."""
+
+    stopping: EarlyStopping
+    epoch: int = 0
+    seconds: float = 0.0
+    best: EpochMetrics | None = None
+    """The epoch with the best validation so far."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """`summary.json`: what came out of a run."""
+
+    version: str
+    dataset: str
+    fingerprint: str
+    mode: str
+    model: str
+    epochs: int
+    best_epoch: int
+    steps: int
+    seconds: float
+    loss: float
+    valid: dict[str, float]
+    test: dict[str, float]
+    test_users: int
+    traffic: TrafficSummary | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The end of an epoch: how far the run is, the engine's state, the best parameters so far."""
+
+    progress: Progress
+    state: Tables
+    best: Tables
+
+
+class RunFolder:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._data, self._config = path / "data.toml", path / "config.toml"
+        self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
+        self._checkpoint = path / "checkpoint.safetensors"
+        self.model = path / "model"
+
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        return self._config, self._data, self._metrics, self._summary, self._checkpoint
+
+    def check_free(self, *, overwrite: bool) -> None:
+        """Refuse a folder with another run, unless `overwrite`."""
+        present = [path for path in (*self._files, self.model) if path.exists()]
+        if present and not overwrite:
+            raise RunFolderError(
+                f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
+                "continue it with --resume, replace it with --overwrite, or choose another --out"
+            )
+
+    def begin(self, run: Run, *, overwrite: bool) -> None:
+        """Start a run here. A folder with another run is left alone unless `overwrite`.
+
+        `config.toml` is written last and deleted first: a folder that has one has a run.
+        """
+        self.check_free(overwrite=overwrite)
+        for path in self._files:
+            path.unlink(missing_ok=True)
+        if self.model.exists():
+            shutil.rmtree(self.model)
+        source = {**msgspec.to_builtins(run.source), "fingerprint": run.fingerprint}
+        write_toml(self._data, source)
+        write_toml(self._config, msgspec.to_builtins(run.config))
+
+    def describe(self) -> Run:
+        """What the run here is about."""
+        if not self._config.exists():
+            raise RunFolderError(
+                f"{self.path} has no run: {self._config.name} is missing; check the folder"
+            )
+        values = read_toml(self._data)
+        fingerprint = str(values.pop("fingerprint", ""))
+        source = convert(values, Source, str(self._data))
+        return Run(source=source, config=read_config(self._config), fingerprint=fingerprint)
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
+        arrays |= {f"best.{name}": value for name, value in checkpoint.best.items()}
+        progress = msgspec.json.encode(checkpoint.progress).decode()
+        write_atomically(self._checkpoint, packed(arrays, {"progress": progress}))
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The last one, if there is one. What a kill left half-written is removed."""
+        for stale in self.path.glob(".*.tmp"):
+            stale.unlink()
+        if not self._checkpoint.exists():
+            return None
+        try:
+            with safe_open(self._checkpoint, framework="np") as file:
+                about = (file.metadata() or {}).get("progress", "")
+                progress = msgspec.json.decode(about, type=Progress)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, msgspec.DecodeError) as error:
+            raise RunFolderError(
+                f"{self._checkpoint} is damaged: {error}; delete it and --resume begins from the "
+                "first epoch"
+            ) from error
+        return Checkpoint(progress, _under("state.", arrays), _under("best.", arrays))
+
+    def metrics(self) -> list[EpochMetrics]:
+        """One entry an epoch."""
+        if not self._metrics.exists():
+            return []
+        # A kill can leave a last line without its end; it belongs to an epoch that is run again.
+        complete = self._metrics.read_bytes().rpartition(b"\n")[0]
+        try:
+            return [msgspec.json.decode(line, type=EpochMetrics) for line in complete.splitlines()]
+        except msgspec.DecodeError as error:
+            raise RunFolderError(
+                f"{self._metrics} is damaged: {error}; mend or delete it"
+            ) from error
+
+    def keep_metrics_until(self, epoch: int) -> None:
+        """Forget the epochs after a checkpoint: they are about to be run again."""
+        kept = [msgspec.json.encode(line) for line in self.metrics() if line.epoch <= epoch]
+        write_atomically(self._metrics, b"".join(line + b"\n" for line in kept))
+
+    def append_metrics(self, metrics: EpochMetrics) -> None:
+        with self._metrics.open("ab") as file:
+            file.write(msgspec.json.encode(metrics) + b"\n")
+
+    def write_summary(self, summary: Summary) -> None:
+        content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+        write_atomically(self._summary, content)
+
+    def summary(self) -> Summary | None:
+        """What came out, if the run is finished."""
+        if not self._summary.exists():
+            return None
+        try:
+            return msgspec.json.decode(self._summary.read_bytes(), type=Summary)
+        except msgspec.DecodeError as error:
+            raise RunFolderError(
+                f"{self._summary} is damaged: {error}; delete it and --resume writes it again"
+            ) from error
+
+
+def _under(prefix: str, arrays: Tables) -> Tables:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,143 @@
+"""A trained model: load it, ask it for recommendations, measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from lpgcn.config import Config
+from lpgcn.data import Ids, Interactions, Split
+from lpgcn.errors import LpgcnError
+from lpgcn.evaluation import Evaluation, evaluate, top_items
+from lpgcn.files import write_atomically
+from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.engines.engine import Part, Vectors, masked_items
+
+FORMAT: Final = 1
+
+
+class ModelError(LpgcnError):
+    """A model folder that cannot be used."""
+
+
+class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`config.json` of a model folder."""
+
+    format: int
+    dataset: str
+    fingerprint: str
+    config: Config
+    n_users: int
+    n_items: int
+
+
+class _Format(msgspec.Struct):
+    """Any version's `config.json`."""
+
+    format: int
+
+
+class _ModelIds(msgspec.Struct, frozen=True):
+    """`ids.json` of a model folder."""
+
+    users: list[int | str]
+    items: list[int | str]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """An item and its score e_u·e_i."""
+
+    item: int | str
+    score: float
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """Final embeddings, external ids, and what each user already has."""
+
+    card: ModelCard
+    vectors: Vectors
+    user_ids: Ids
+    item_ids: Ids
+    seen: Interactions
+
+    def recommend(self, user: int | str, k: int = 20) -> list[Recommendation]:
+        """The k items with the highest e_u·e_i (Eq. 4) among those that the user does not have."""
+        row = self.user_ids.index_of(user)
+        seen = self.seen.by_user.only(np.array([row]))
+        top, scores = top_items(self.vectors.users[row : row + 1], self.vectors.items, seen, k)
+        return [
+            Recommendation(self.item_ids[item], score)
+            for item, score in zip(top[0].tolist(), scores[0].tolist(), strict=True)
+            if item >= 0
+        ]
+
+    def evaluate(self, split: Split, at: Sequence[int], part: Part = "test") -> Evaluation:
+        """The metrics of a part of the data set that the model was trained on, at any K."""
+        if split.fingerprint != self.card.fingerprint:
+            raise ModelError(
+                f"the data has changed: the model was trained on {self.card.dataset} with "
+                f"fingerprint {self.card.fingerprint[:12]}, found {split.fingerprint[:12]}; "
+                "bring the old data back, or train a new model"
+            )
+        masked = masked_items(split, self.card.config, part).by_user
+        heldout = split.parts[part].by_user
+        return evaluate(self.vectors.users, self.vectors.items, masked, heldout, at)
+
+    def save(self, folder: Path) -> None:
+        """`config.json` is written last: a folder that has one is complete."""
+        arrays = {
+            "users": self.vectors.users,
+            "items": self.vectors.items,
+            "seen_offsets": self.seen.by_user.offsets,
+            "seen_items": self.seen.by_user.values,
+        }
+        write_atomically(folder / "vectors.safetensors", packed(arrays))
+        ids = _ModelIds(list(self.user_ids), list(self.item_ids))
+        write_atomically(folder / "ids.json", msgspec.json.encode(ids))
+        card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
+        write_atomically(folder / "config.json", card)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Recommender:
+        """From a model folder, or from a run folder that has one."""
+        folder = Path(folder)
+        if (folder / "model").is_dir():
+            folder = folder / "model"
+        try:
+            return cls._read(folder)
+        except FileNotFoundError as error:
+            raise ModelError(
+                f"{folder} has no finished model ({error}); "
+                "train one with `lpgcn train`, or finish a run with `--resume`"
+            ) from error
+        except (msgspec.DecodeError, SafetensorError, KeyError, ValueError) as error:
+            raise ModelError(f"{folder} is damaged: {error}; train the model anew") from error
+
+    @classmethod
+    def _read(cls, folder: Path) -> Recommender:
+        about = (folder / "config.json").read_bytes()
+        if (found := msgspec.json.decode(about, type=_Format).format) != FORMAT:
+            raise ModelError(
+                f"{folder} has format {found}, expected {FORMAT}; "
+                "use the version of lpgcn that wrote it, or train the model anew"
+            )
+        card = msgspec.json.decode(about, type=ModelCard)
+        arrays = load_file(folder / "vectors.safetensors")
+        ids = msgspec.json.decode((folder / "ids.json").read_bytes(), type=_ModelIds)
+        seen = Interactions.from_pairs(
+            np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
+            arrays["seen_items"],
+            card.n_users,
+            card.n_items,
+        )
+        vectors = Vectors(arrays["users"], arrays["items"])
+        return cls(card, vectors, Ids(np.array(ids.users)), Ids(np.array(ids.items)), seen)

@@ -1,0 +1,65 @@
+"""Which data a run is about, and that its split has a seed of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lpgcn.config import Config
+from lpgcn.data import DataError
+from lpgcn.runtime.runs.source import Source, SourceError
+
+SEEDS = (0, 1, 2**63 - 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One file of one's own, and the same pairs as a named data set that is split here."""
+    pairs = [(user, (user + item) % 12) for user in range(9) for item in range(10)]
+    rows = "".join(f"{user},{item}\n" for user, item in pairs)
+    (tmp_path / "mine.csv").write_text(f"user_id,item_id\n{rows}")
+    (tmp_path / "ml-100k").mkdir()
+    lines = "".join(f"{user}\t{item}\t5\t0\n" for user, item in pairs)
+    (tmp_path / "ml-100k" / "u.data").write_text(lines)
+    monkeypatch.setenv("LPGCN_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_split_seed_alone_decides_a_split_of_ones_own_file_and_of_a_named_data_set() -> None:
+    own = [Source(dataset="mine", train="mine.csv", split_seed=seed).open() for seed in SEEDS]
+    named = [Source(dataset="ml-100k", split_seed=seed).open() for seed in SEEDS]
+    found = [split.fingerprint for split in own]
+    assert found == [split.fingerprint for split in named]
+    assert len(set(found)) == len(SEEDS)
+    assert Source(dataset="ml-100k").open().fingerprint == found[0]
+
+
+def test_a_configuration_has_no_say_in_the_split() -> None:
+    assert "split_seed" not in Config.__struct_fields__
+    assert "seed" not in Source.__struct_fields__
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["demo", "gowalla", "yelp2018"])
+def test_ready_made_splits_have_no_seed(name: str) -> None:
+    with pytest.raises(DataError, match=f"split seed 3 for '{name}', whose parts are ready-made"):
+        Source(dataset=name, split_seed=3).open()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split_seed": -1}, "split_seed is -1; expected"),
+        ({"split_seed": 2**63}, "expected a whole number from 0 to"),
+        ({"train": "a", "test": "b", "split_seed": 1}, "found --split-seed and ready-made parts"),
+        ({"train": "a", "valid": "b", "ratio": (0.5, 0.5, 0.0)}, "found --ratio and ready-made"),
+        ({"ratio": (0.5, 0.5, 0.0)}, "options about files"),
+        ({"format": "csv", "split_seed": 1}, "options about files"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, object], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        Source(dataset="ml-100k", **options)  # type: ignore[arg-type]
