@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lpgcn.config import Config
     from lpgcn.data import Columns, Interactions, Split, load, read_split
     from lpgcn.errors import LpgcnError
-    from lpgcn.runtime.runs.saved_model import Recommendation, Recommender
     from lpgcn.runtime.runs.run_folder import Summary
+    from lpgcn.runtime.runs.saved_model import Recommendation, Recommender
     from lpgcn.runtime.runs.source import Source
     from lpgcn.runtime.runs.training import train
 
@@ -49,7 +49,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name is imported when it is first used: torch alone takes a second."""
+    """A public name is imported when it is first used: a command that needs no training starts at once."""
     for room, names in _ROOMS.items():
         if name in names:
             return getattr(import_module(room), name)

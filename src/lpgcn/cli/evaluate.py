@@ -24,8 +24,8 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
 
     DIR is the folder of a finished run. Its test set is read again.
     """
-    from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.run_folder import RunFolder
+    from lpgcn.runtime.runs.saved_model import Recommender
 
     run = RunFolder(folder).describe()
     model = Recommender.load(folder)

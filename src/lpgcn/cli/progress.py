@@ -9,7 +9,7 @@ from rich import progress as rich_progress
 
 from lpgcn.cli.terminal import console, duration, say
 from lpgcn.data import Split
-from lpgcn.protocol.messages import Phase
+from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
 from lpgcn.runtime.runs.training import Observer
 
@@ -21,7 +21,7 @@ _STAGES: Final = {
     Phase.PLAN: "the plan: who computes which item",
     Phase.VERIFY: "clients tell owners, sealed, which items are real",
     Phase.ANSWERS: "owners open the answers",
-    Phase.SUM: "the number of interactions, as a masked sum",
+    Phase.COUNT: "the number of interactions, as a masked sum",
 }
 
 

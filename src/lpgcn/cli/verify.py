@@ -49,8 +49,8 @@ def verify(
     ledger) and federated, for --epochs (3 if not given), and prints for each epoch the loss,
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
     the centralised run. Both models, both suites, without and with virtual items (as many as real
-    ones), and other plans, or only those that --model, --suite, --virtual-items and --planner name. The exit code is 1 if any
-    difference is not zero.
+    ones), and other plans, or only those that --model, --suite, --virtual-items and --planner
+    name. The exit code is 1 if any difference is not zero.
     """
     from lpgcn.report.curves import plot_comparisons
     from lpgcn.report.picture import can_draw, check_place

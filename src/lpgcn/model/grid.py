@@ -70,11 +70,11 @@ class Grid:
 
     @property
     def largest(self) -> int:
-        """The largest integer that travels: half of what a 64-bit row could hold is left for sums."""
+        """The largest integer that travels; in 64 bits it leaves room for sums."""
         return 2**31 - 1 if self.integer is np.int32 else 2**53
 
     def round(self, values: Floats, where: str) -> Integers:
-        """The nearest integers to `values`, which are in steps of the grid; `where` is for errors."""
+        """The nearest integers to `values`, in steps of the grid; `where` is for errors."""
         rounded = np.rint(values)
         # A number that is none compares as false, so that it is refused as well.
         if not (np.abs(rounded) <= self.largest).all():
@@ -89,7 +89,7 @@ class Grid:
 
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(
-            f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less than "
-            f"{self.largest * self.unit:.6g}: the training has diverged or its vectors are too "
+            f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less "
+            f"than {self.largest * self.unit:.6g}: the training has diverged or its vectors are too "
             "large; lower the learning rate, or choose --dtype float64"
         )

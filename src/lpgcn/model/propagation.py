@@ -7,9 +7,9 @@ With s = |N|^-½, N a node's real neighbours, LightGCN (Eqs. 1–3) and its grad
     with ∂Loss/∂e^(l) = ∂Loss/∂e / (L + 1) on every layer.
 
 Only what is pushed is stored, as integers on a grid, so the two scalings that meet between two
-layers are one: e^(l+1)·s = m·s² = m / |N|, the mean of what arrived, rounded. No push is larger than
-the largest before it, and only the first and those that the loss adds to can leave the grid. A node
-without neighbours has s = 1: nothing is pushed or arrives.
+layers are one: e^(l+1)·s = m·s² = m / |N|, the mean of what arrived, rounded. No push is larger
+than the largest before it, and only the first and those that the loss adds to can leave the grid. A
+node without neighbours has s = 1: nothing is pushed or arrives.
 """
 
 from __future__ import annotations

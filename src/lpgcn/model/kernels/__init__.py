@@ -1,9 +1,8 @@
 """The few operations on rows that all the mathematics is made of, in two makes with equal bits.
 
 `Plain` is NumPy, for a client and its few rows; `compiled.Compiled` is numba, for tables. Whatever
-they add up is a sum of integers or has one written-down order, so that a row has the same bits alone
-and among others, by either of them, on any number of threads. tests/model/test_kernels.py holds them
-together.
+they add up is a sum of integers or has one written-down order, so that a row has the same bits
+alone and among others, by either of them, on any number of threads: tests/model/test_kernels.py.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Kernels(Protocol):
         rate: float,
         root: float,
     ) -> None:
-        """One step of Adam on every row, in place, with g = factor_r·gradient + decay_r·θ for row r.
+        """One step of Adam on every row, in place; row r has g = factor_r·gradient + decay_r·θ.
 
         In the precision of the parameter, one rounding an operation, in this order:
 

@@ -23,7 +23,8 @@ class Plain:
     def sums(self, segments: Ragged, rows: Integers) -> Int64:
         if len(segments) == 1:
             # A client's own user, in every round.
-            return rows[segments.values].sum(axis=0, dtype=np.int64)[None]
+            total: Int64 = rows[segments.values].sum(axis=0, dtype=np.int64)
+            return total[None]
         return _reduce(segments, rows[segments.values])
 
     def averages(

@@ -215,7 +215,7 @@ class LossPart:
     def _open_negatives(
         self, message: m.LossRows, said: Header, owner: Owner, first: int
     ) -> tuple[Floats, Contribution, list[SecretKey]]:
-        """From clients that had one of the owned items as a negative; their rows begin at `first`."""
+        """From clients that had an owned item as a negative; their rows begin at `first`."""
         keys = self._keys
         rows = reading.split(message.negatives, self._sizes.row(Kind.NEGATIVE), "negatives")
         about = reading.numbers(message.contacts, "contacts", below=1 << 32, count=2 * len(rows))

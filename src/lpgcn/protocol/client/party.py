@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,15 +39,6 @@ from lpgcn.ragged import Ragged
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 Answer = tuple[m.Message, "Party"]
-
-
-class Arrivals(Protocol):
-    """A message that brings rows of an exchange."""
-
-    pushes: bytes
-    pushes_present: bytes
-    users: bytes
-    users_present: bytes
 
 
 class Party:
@@ -173,7 +163,7 @@ class Party:
             total += fixed_point.total(of_items.regulariser(items))
         return now.turned(own, items), total
 
-    def _absorbed_back(self, message: Arrivals, header: Header) -> tuple[Pass, int]:
+    def _absorbed_back(self, message: m.Arrivals, header: Header) -> tuple[Pass, int]:
         now, total = self._pass, 0
         if not now.is_backward:
             # Whom the batch does not touch turns here, with no gradient of its own.
@@ -276,12 +266,12 @@ class Party:
         assert pushed is not None, "only the first phase of a pass has none before it"
         return pushed
 
-    def _absorbed(self, now: Pass, message: Arrivals, pushed: Header, kind: Kind) -> Pass:
+    def _absorbed(self, now: Pass, message: m.Arrivals, pushed: Header, kind: Kind) -> Pass:
         to_user = self._arrived_pushes(message, pushed)
         to_items = self._arrived_users(message, pushed, kind)
         return now.absorbed(to_user, to_items)
 
-    def _arrived_pushes(self, message: Arrivals, pushed: Header) -> Integers:
+    def _arrived_pushes(self, message: m.Arrivals, pushed: Header) -> Integers:
         """What owners pushed to this user, and in the last row what it pushes to itself."""
         keys, count = self._keys, self._user.n_arriving
         which = _present(message.pushes_present, "pushes_present", count)
@@ -289,7 +279,7 @@ class Party:
         opened = keys.open(pushed, Kind.PUSH, keys.owners, which, rows)
         return self._filled(opened, which, count, self._pass.own_row)
 
-    def _arrived_users(self, message: Arrivals, pushed: Header, kind: Kind) -> Integers | None:
+    def _arrived_users(self, message: m.Arrivals, pushed: Header, kind: Kind) -> Integers | None:
         """The vectors of an owner's neighbours, and in the last row that of its own user."""
         if self._owner is None:
             _nothing_in(message, "users", "users_present")

@@ -1,8 +1,8 @@
 """Handles for those who meet only through negatives: a client, and the owner of an item it drew.
 
 Each side knows the other by a number that the server makes up. Pairs share a key from verification
-on and come first: a client's owners in the order in which they asked, an owner's neighbours by their
-handles. New handles are higher than all before, so that in a message new contacts are the last ones.
+on and come first: a client's owners in the order in which they asked, an owner's neighbours by
+their handles. New handles are higher than all before, so that in a message new contacts come last.
 """
 
 from __future__ import annotations

@@ -191,10 +191,10 @@ class WholeTable(_Sent):
         return self.table_rows * self.width
 
     def fill(self, stores: Stores, client: int) -> bytes:
-        table = stores[self.store]
-        if not isinstance(table, bytes):
-            table = stores[self.store] = table.tobytes()
-        return table
+        if not isinstance(stores[self.store], bytes):
+            stores[self.store] = stores[self.store].tobytes()
+        content: bytes = stores[self.store]
+        return content
 
 
 @dataclass(frozen=True)

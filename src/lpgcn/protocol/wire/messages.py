@@ -102,12 +102,9 @@ class SealedAnswers(Message, tag=6, frozen=True):
     answers: bytes
 
 
-class Exchange(Message, tag=7, frozen=True):
-    """Server → client: rows that arrived for it, and which rows it shall push next.
-
-    `…_present` has a bit for each row that could be there; empty means all. `wanted` has a bit for
-    each row that an owner could push, and `wants_user` is one byte: whether to push x_u.
-    """
+class Arrivals(Message, frozen=True):
+    """Rows that arrived for a client. `…_present` has a bit for each that could be there; empty
+    means all."""
 
     pushes: bytes = b""
     """What the owners of its items pushed."""
@@ -115,6 +112,15 @@ class Exchange(Message, tag=7, frozen=True):
     users: bytes = b""
     """As owner: its neighbours' vectors."""
     users_present: bytes = b""
+
+
+class Exchange(Arrivals, tag=7, frozen=True):
+    """Server → client: rows that arrived for it, and which rows it shall push next.
+
+    `wanted` has a bit for each row that an owner could push, and `wants_user` is one byte: whether
+    to push x_u.
+    """
+
     wanted: bytes = b""
     wants_user: bytes = b"\0"
 
@@ -127,16 +133,12 @@ class LastExchange(Exchange, tag=8, frozen=True):
     epoch: bytes = b""
 
 
-class Finish(Message, tag=9, frozen=True):
+class Finish(Arrivals, tag=9, frozen=True):
     """Server → client: the last rows forward; as owner, wishes of the batch's neighbours.
 
     `slots` is for each of the `wishing` neighbours the number of vectors to answer with.
     """
 
-    pushes: bytes = b""
-    pushes_present: bytes = b""
-    users: bytes = b""
-    users_present: bytes = b""
     wishing: bytes = b""
     slots: bytes = b""
     wishes: bytes = b""
@@ -177,13 +179,9 @@ class LossRows(Message, tag=11, frozen=True):
     wants_user: bytes
 
 
-class Update(Message, tag=12, frozen=True):
+class Update(Arrivals, tag=12, frozen=True):
     """Server → client: the last rows backward, and what Adam needs to know."""
 
-    pushes: bytes = b""
-    pushes_present: bytes = b""
-    users: bytes = b""
-    users_present: bytes = b""
     learning_rate: bytes = b""
     batch_size: bytes = b""
 
@@ -336,4 +334,5 @@ def encoded_size(kind: type[Message], **lengths: Int64 | int) -> Int64:
 def _bytes_size(length: Int64 | int) -> Int64:
     """The size of a byte string in MessagePack."""
     lengths = np.asarray(length)
-    return lengths + 2 + (lengths >= 1 << 8) + 2 * (lengths >= 1 << 16)
+    size: Int64 = lengths + 2 + (lengths >= 1 << 8) + 2 * (lengths >= 1 << 16)
+    return size

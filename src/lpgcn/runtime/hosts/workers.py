@@ -1,7 +1,7 @@
 """Clients spread over several processes, one for each core: Python runs one party at a time in one.
 
-A worker is `python -m lpgcn.runtime.hosts.workers`. It reads frames from its standard input and writes
-one answer to each to its standard output; a frame is its length and a MessagePack value.
+A worker is `python -m lpgcn.runtime.hosts.workers`. It reads frames from its standard input and
+writes one answer to each to its standard output; a frame is its length and a MessagePack value.
 """
 
 from __future__ import annotations
