@@ -49,7 +49,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name is imported when it is first used: a command that needs no training starts at once."""
+    """A public name is imported when it is first used, so that small commands start at once."""
     for room, names in _ROOMS.items():
         if name in names:
             return getattr(import_module(room), name)

@@ -90,6 +90,6 @@ class Grid:
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(
             f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less "
-            f"than {self.largest * self.unit:.6g}: the training has diverged or its vectors are too "
-            "large; lower the learning rate, or choose --dtype float64"
+            f"than {self.largest * self.unit:.6g}: the training has diverged or its vectors are "
+            "too large; lower the learning rate, or choose --dtype float64"
         )
