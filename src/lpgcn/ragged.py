@@ -59,6 +59,16 @@ class Ragged:
         """The row of every value."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
+    @cached_property
+    def columns(self) -> tuple[Int64, list[Int64]]:
+        """The rows from the longest to the shortest, and for j = 0, 1, … the j-th value of each of
+        those that have one."""
+        order = np.argsort(-self.lengths, kind="stable")
+        first, lengths = self.offsets[order], self.lengths[order]
+        longest = int(lengths[0]) if len(lengths) else 0
+        counts = np.searchsorted(-lengths, -np.arange(longest), side="left")
+        return order, [self.values[first[:n] + j] for j, n in enumerate(counts.tolist())]
+
     def only(self, rows: Int64) -> Ragged:
         """Some of the rows, in the order asked for."""
         lengths = self.lengths[rows]

@@ -12,7 +12,7 @@ SC 2011): a keyed bijection of a 128-bit counter, here (draw, entity, step, purp
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,16 @@ UInt64 = npt.NDArray[np.uint64]
 Int64 = npt.NDArray[np.int64]
 Entities = npt.ArrayLike
 
-_MULTIPLIERS: Final = np.array([[0xD2511F53], [0xCD9E8D57]], dtype=np.uint64)
+_MULTIPLIER_0: Final = 0xD2511F53
+_MULTIPLIER_1: Final = 0xCD9E8D57
+_WEYL_0: Final = 0x9E3779B9
+_WEYL_1: Final = 0xBB67AE85
+"""What each round adds to the two words of the key, modulo 2^32."""
 _ROUNDS: Final = 10
-_KEY_SCHEDULE: Final = np.arange(_ROUNDS, dtype=np.uint64)[:, None, None] * np.array(
-    [[0x9E3779B9], [0xBB67AE85]], dtype=np.uint64
-)
-"""What each round adds to the key, modulo 2^32."""
-_LOW: Final = np.uint64(0xFFFFFFFF)
-_SHIFT: Final = np.uint64(32)
+_LOW: Final = 0xFFFFFFFF
 _BLOCKS_AT_ONCE: Final = 1 << 16
+_FEW_BLOCKS: Final = 8
+"""For so many blocks Python's own integers are faster than arrays of them."""
 
 
 class Purpose(IntEnum):
@@ -56,18 +57,17 @@ class Purpose(IntEnum):
     """Who shares masks with whom."""
 
 
-def philox(counter: UInt64, key: tuple[int, int]) -> UInt64:
-    """Philox4x32-10 of the columns of `counter` (4, n), each below 2^32; the result has its shape.
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """Philox4x32-10 of a counter of four words below 2^32, each an integer or an array of them.
 
-    A round is (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)):
-    with even = (c0, c2) and odd = (c1, c3), both multiplied at once and swapped.
+    A round is (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)).
     """
-    even, odd = counter[0::2], counter[1::2]
-    for word in (np.array(key, dtype=np.uint64)[:, None] + _KEY_SCHEDULE) & _LOW:
-        swapped = (even * _MULTIPLIERS)[::-1]
-        even = (swapped >> _SHIFT) ^ (odd ^ word)
-        odd = swapped & _LOW
-    return np.stack((even[0], odd[0], even[1], odd[1]))
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * _MULTIPLIER_0, c2 * _MULTIPLIER_1
+        c0, c1, c2, c3 = (p1 >> 32) ^ (c1 ^ k0), p1 & _LOW, (p0 >> 32) ^ (c3 ^ k1), p0 & _LOW
+        k0, k1 = (k0 + _WEYL_0) & _LOW, (k1 + _WEYL_1) & _LOW
+    return c0, c1, c2, c3
 
 
 def bits(
@@ -81,20 +81,22 @@ def bits(
     if not 0 <= step < 2**32 or (rows.size and int(rows.max()) >= 2**32):
         raise ValueError("entity and step must be in [0, 2^32): they are words of a counter")
     block_first, block_last = first // 4, (first + count + 3) // 4
+    skip, key = first - 4 * block_first, (seed & _LOW, (seed >> 32) & _LOW)
     blocks = np.arange(block_first, block_last, dtype=np.uint64)
-    key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
+    if rows.size * blocks.size <= _FEW_BLOCKS:
+        few = [
+            philox(block, row, step, int(purpose), key)
+            for row in rows.tolist()
+            for block in range(block_first, block_last)
+        ]
+        words_of_rows = np.array(few, dtype=np.uint32).reshape(rows.size, 4 * blocks.size)
+        return words_of_rows[:, skip : skip + count]
     out = np.empty((rows.size, count), dtype=np.uint32)
     rows_at_once = max(1, _BLOCKS_AT_ONCE // max(1, blocks.size))
     for start in range(0, rows.size, rows_at_once):
         part = rows[start : start + rows_at_once]
-        counter = np.empty((4, part.size, blocks.size), dtype=np.uint64)
-        counter[0] = blocks
-        counter[1] = part[:, None]
-        counter[2] = step
-        counter[3] = int(purpose)
-        words = philox(counter.reshape(4, -1), key).reshape(4, part.size, blocks.size)
-        flat = words.transpose(1, 2, 0).reshape(part.size, -1)
-        skip = first - 4 * block_first
+        found = philox(blocks, part[:, None], step, int(purpose), key)
+        flat = np.stack(found, axis=-1).reshape(part.size, -1)
         out[start : start + rows_at_once] = flat[:, skip : skip + count]
     return out
 
@@ -110,7 +112,7 @@ def words(
 ) -> UInt64:
     """64 random bits for draws first ≤ j < first + count of each entity: (entities, count)."""
     halves = bits(seed, purpose, entities, step, 2 * first, 2 * count).astype(np.uint64)
-    result: UInt64 = (halves[:, 0::2] << _SHIFT) | halves[:, 1::2]
+    result: UInt64 = (halves[:, 0::2] << np.uint64(32)) | halves[:, 1::2]
     return result
 
 
@@ -145,9 +147,9 @@ def integers(
     bound = np.asarray(bounds, dtype=np.uint64)
     if bound.size and int(bound.max()) >= 2**32:
         raise ValueError("bounds must be below 2^32")
-    high = (word >> _SHIFT) * bound
-    low = (word & _LOW) * bound
-    return ((high + (low >> _SHIFT)) >> _SHIFT).astype(np.int64)
+    high = (word >> np.uint64(32)) * bound
+    low = (word & np.uint64(_LOW)) * bound
+    return ((high + (low >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)
 
 
 def permutation(seed: int, purpose: Purpose, size: int, step: int = 0) -> Int64:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -24,6 +25,7 @@ from lpgcn.crypto.keys import SecretKey
 TAG_BYTES: Final = 16
 """A sealed message is longer than its content by this."""
 _INDEX: Final = struct.Struct(">I")
+_INDEX_ZERO: Final = bytes(_INDEX.size)
 
 
 class Channel:
@@ -36,27 +38,29 @@ class Channel:
         self._key, self._guard = key.reveal(), NonceGuard()
 
     def seal(
-        self, context: Context, indices: Sequence[int], messages: Iterable[bytes]
+        self, context: Context, indices: Sequence[int], messages: Sequence[bytes]
     ) -> list[bytes]:
         """Each message at its index, each longer by 16 bytes."""
+        _check_counts(indices, messages)
         if len(set(indices)) != len(indices):
             raise NonceReuseError(f"an index appears twice among {len(indices)} for {context}")
         nonces = _nonces(context, indices)
         self._guard.claim(context)
         encrypt, data = AESGCM(self._key).encrypt, context.encode()
         return [
-            encrypt(nonce, message, data) for nonce, message in zip(nonces, messages, strict=True)
+            encrypt(nonce, message, data) for nonce, message in zip(nonces, messages, strict=False)
         ]
 
     def open(
-        self, context: Context, indices: Sequence[int], sealed: Iterable[bytes]
+        self, context: Context, indices: Sequence[int], sealed: Sequence[bytes]
     ) -> list[bytes]:
         """The contents of what `seal` made, or AuthenticationError and none of them."""
+        _check_counts(indices, sealed)
         decrypt, data = AESGCM(self._key).decrypt, context.encode()
         nonces = _nonces(context, indices)
         opened: list[bytes] = []
         try:
-            for nonce, message in zip(nonces, sealed, strict=True):
+            for nonce, message in zip(nonces, sealed, strict=False):
                 opened.append(decrypt(nonce, message, data))
         except InvalidTag as error:
             raise _does_not_open(context, len(opened)) from error
@@ -83,43 +87,54 @@ class Channels:
         self,
         context: Context,
         which: Sequence[int],
-        messages: Iterable[bytes],
+        messages: Sequence[bytes],
         indices: Sequence[int] | None = None,
     ) -> list[bytes]:
         """The r-th message under the key at position which[r], at index 0 or indices[r]."""
-        places = which if indices is None else list(zip(which, indices, strict=True))
+        _check_counts(which, messages, which if indices is None else indices)
+        places = which if indices is None else list(zip(which, indices, strict=False))
         if len(set(places)) != len(places):
             raise NonceReuseError(f"a key and index appear twice for {context}")
-        nonces = _nonces(context, [0] * len(which) if indices is None else indices)
+        nonces = _nonces(context, indices)
         self._guard.claim(context)
         keys, data = self._keys, context.encode()
         return [
             AESGCM(keys[key]).encrypt(nonce, message, data)
-            for key, nonce, message in zip(which, nonces, messages, strict=True)
+            for key, message, nonce in zip(which, messages, nonces, strict=False)
         ]
 
     def open(
         self,
         context: Context,
         which: Sequence[int],
-        sealed: Iterable[bytes],
+        sealed: Sequence[bytes],
         indices: Sequence[int] | None = None,
     ) -> list[bytes]:
         """The contents of what `seal` made, or AuthenticationError and none of them."""
+        _check_counts(which, sealed, which if indices is None else indices)
         keys, data = self._keys, context.encode()
-        nonces = _nonces(context, [0] * len(which) if indices is None else indices)
+        nonces = _nonces(context, indices)
         opened: list[bytes] = []
         try:
-            for key, nonce, message in zip(which, nonces, sealed, strict=True):
+            for key, message, nonce in zip(which, sealed, nonces, strict=False):
                 opened.append(AESGCM(keys[key]).decrypt(nonce, message, data))
         except InvalidTag as error:
             raise _does_not_open(context, len(opened)) from error
         return opened
 
 
-def _nonces(context: Context, indices: Sequence[int]) -> list[bytes]:
-    """place ‖ index for each message."""
+def _check_counts(*parts: Sequence[object]) -> None:
+    """One key, one message and one index each, or nothing is sealed or opened at all."""
+    if len(set(map(len, parts))) > 1:
+        counts = " and ".join(str(len(part)) for part in parts)
+        raise FormatError(f"{counts} keys, messages and indices, expected as many of each")
+
+
+def _nonces(context: Context, indices: Sequence[int] | None) -> Iterable[bytes]:
+    """place ‖ index for each message; index 0 for all, if none are given."""
     place = context.place
+    if indices is None:
+        return repeat(place + _INDEX_ZERO)
     try:
         return [place + _INDEX.pack(index) for index in indices]
     except struct.error as error:

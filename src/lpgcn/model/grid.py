@@ -71,13 +71,14 @@ class Grid:
     @property
     def largest(self) -> int:
         """The largest integer that travels; in 64 bits it leaves room for sums."""
-        return 2**31 - 1 if self.integer is np.int32 else 2**53
+        return 2**31 - 1 if self.integer is np.int32 else 2**53 - 1
 
     def round(self, values: Floats, where: str) -> Integers:
         """The nearest integers to `values`, in steps of the grid; `where` is for errors."""
         rounded = np.rint(values)
-        # A number that is none compares as false, so that it is refused as well.
-        if not (np.abs(rounded) <= self.largest).all():
+        # A number that is none compares as false, so that it is refused as well. One more than the
+        # largest is a power of two, which values of either precision are compared with exactly.
+        if not (np.abs(rounded) < float(self.largest + 1)).all():
             self._refuse(float(np.abs(values).max()), where)
         return rounded.astype(self.integer)
 

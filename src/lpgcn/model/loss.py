@@ -107,6 +107,15 @@ class LossGradient:
         return cls(receivers[first], sums, counts)
 
     @classmethod
+    def of_one(
+        cls, coefficient: Floats, in_samples: int, sent: Floats, grid: Grid, kernels: Kernels
+    ) -> LossGradient:
+        """Of a single node that is in all pairs, one for each of the rows that were sent."""
+        segments = Ragged(np.array([0, len(sent)]), np.arange(len(sent)))
+        sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
+        return cls(np.zeros(1, dtype=np.int64), sums, np.array([float(in_samples)]))
+
+    @classmethod
     def none(cls, dim: int) -> LossGradient:
         """Of nodes that the batch does not touch."""
         nothing = np.empty(0, dtype=np.int64)

@@ -127,9 +127,10 @@ class Backward:
         """One layer: Eqs. 18–27, all of the same form."""
         nodes, rows = self.forward.nodes, self.loss.rows
         push = nodes.averages(arrived, present)
-        touched = push[rows].astype(np.int64) + self.from_loss
-        where = f"layer {self.layer - 1} backward, {nodes.name}"
-        push[rows] = nodes.backward_grid.fit(touched, where)
+        if len(rows):
+            touched = push[rows].astype(np.int64) + self.from_loss
+            where = f"layer {self.layer - 1} backward, {nodes.name}"
+            push[rows] = nodes.backward_grid.fit(touched, where)
         return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
 
     def gradient(self, batch_size: int) -> Gradient:

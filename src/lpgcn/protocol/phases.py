@@ -6,9 +6,9 @@ ledger read this table and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
+from functools import cache
 from typing import Final, Literal
 
 from lpgcn.config import Config
@@ -200,46 +200,55 @@ class Sequence:
 
     def pushed_before(self, header: Header) -> Header | None:
         """Where the rows that arrive in a phase were pushed: the pushing phase before it."""
-        pushing = [
-            Header(header.pass_number, phase, layer)
-            for phase in _PUSHING
-            for layer in self.layers_of(phase)
-        ]
-        return max((one for one in pushing if one < header), default=None)
+        found = _pushed_before(self, header.phase, header.layer)
+        return found and Header(header.pass_number, *found)
 
     def check(self, header: Header, last: Header, *, owns: bool) -> Row:
         """The row of what comes next; what is over, or does not come yet, is refused."""
         if header <= last:
             raise ReplayedMessageError(f"a message for {describe(header)}, after {describe(last)}")
-        expected = list(self.after(last, owns=owns))
-        if header not in expected:
+        passed = header.pass_number - last.pass_number
+        if (passed, header.phase, header.layer) not in _after(self, last.phase, last.layer, owns):
+            expected = " or ".join(map(describe, self.after(last, owns=owns)))
             raise UnexpectedMessageError(
-                f"a message for {describe(header)}, after {describe(last)}; expected "
-                + " or ".join(map(describe, expected))
+                f"a message for {describe(header)}, after {describe(last)}; expected {expected}"
             )
         return PHASES[Phase(header.phase)]
 
-    def after(self, last: Header, *, owns: bool) -> Iterator[Header]:
+    def after(self, last: Header, *, owns: bool) -> list[Header]:
         """What may come next to a client that owns items, or owns none."""
-        if last == START:
-            yield Header(0, Phase.KEYS)
-            return
-        phase = Phase(last.phase)
-        following = Header(last.pass_number, phase, last.layer + 1)
-        if PHASES[phase].layers and following.layer in self.layers_of(phase):
-            yield following
-            return
-        for successor in PHASES[phase].then:
-            chosen = _BEGINNINGS if successor == NEXT_PASS else (Phase(successor),)
-            number = last.pass_number + (successor == NEXT_PASS)
-            for one in chosen:
-                layers = self.layers_of(one)
-                asked = PHASES[one].asked
-                if not layers or (asked is Asked.OWNERS and not owns):
-                    continue
-                yield Header(number, one, layers[0])
-                if asked in (Asked.EVERYBODY, Asked.OWNERS):
-                    return
+        return [
+            Header(last.pass_number + passes, phase, layer)
+            for passes, phase, layer in _after(self, last.phase, last.layer, owns)
+        ]
+
+
+@cache
+def _pushed_before(sequence: Sequence, phase: int, layer: int) -> tuple[int, int] | None:
+    pushing = [(one, each) for one in _PUSHING for each in sequence.layers_of(one)]
+    return max((one for one in pushing if one < (phase, layer)), default=None)
+
+
+@cache
+def _after(
+    sequence: Sequence, last_phase: int, last_layer: int, owns: bool
+) -> tuple[tuple[int, int, int], ...]:
+    """What may follow: passes after the present one, phase, layer."""
+    if last_phase == START.phase:
+        return ((0, Phase.KEYS, 0),)
+    phase, following = Phase(last_phase), last_layer + 1
+    if PHASES[phase].layers and following in sequence.layers_of(phase):
+        return ((0, phase, following),)
+    found: list[tuple[int, int, int]] = []
+    for successor in PHASES[phase].then:
+        for one in _BEGINNINGS if successor == NEXT_PASS else (successor,):
+            layers, asked = sequence.layers_of(one), PHASES[one].asked
+            if not layers or (asked is Asked.OWNERS and not owns):
+                continue
+            found.append((int(successor == NEXT_PASS), one, layers[0]))
+            if asked in (Asked.EVERYBODY, Asked.OWNERS):
+                return tuple(found)
+    return tuple(found)
 
 
 def describe(header: Header) -> str:

@@ -16,6 +16,9 @@ from lpgcn.model.kernels import (
 )
 from lpgcn.ragged import Ragged
 
+_ENTRIES_A_COLUMN = 60
+"""How many entries `reduceat` adds in the time that it takes to begin a column."""
+
 
 class Plain:
     """See `Kernels`."""
@@ -23,9 +26,18 @@ class Plain:
     def sums(self, segments: Ragged, rows: Integers) -> Int64:
         if len(segments) == 1:
             # A client's own user, in every round.
-            total: Int64 = rows[segments.values].sum(axis=0, dtype=np.int64)
-            return total[None]
-        return _reduce(segments, rows[segments.values])
+            return _one_sum(rows.take(segments.values, axis=0))
+        wide, longest = rows.astype(np.int64), int(segments.lengths.max(initial=0))
+        if longest * _ENTRIES_A_COLUMN > len(segments.values):
+            return _reduce(segments, wide.take(segments.values, axis=0))
+        # Column by column is several times as fast as `reduceat`, if there are few columns.
+        order, columns = segments.columns
+        total, sorted_total = np.empty((2, len(segments), rows.shape[1]), dtype=np.int64)
+        sorted_total[:] = 0
+        for column in columns:
+            sorted_total[: len(column)] += wide.take(column, axis=0)
+        total[order] = sorted_total
+        return total
 
     def averages(
         self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
@@ -34,11 +46,12 @@ class Plain:
         return np.rint(means, out=means).astype(rows.dtype)
 
     def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
-        products = rows[segments.values] * weights.astype(np.float64)[:, None]
-        return _reduce(segments, np.rint(products * steps).astype(np.int64))
+        products = rows.take(segments.values, axis=0) * weights.astype(np.float64)[:, None]
+        rounded = np.rint(products * steps).astype(np.int64)
+        return _one_sum(rounded) if len(segments) == 1 else _reduce(segments, rounded)
 
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
-        products = left[lefts].astype(np.float64) * right[rights]
+        products = left.take(lefts, axis=0).astype(np.float64) * right.take(rights, axis=0)
         # A running sum adds from left to right, which `sum` does not.
         last: Float64 = np.cumsum(products, axis=1)[:, -1]
         return last
@@ -62,6 +75,11 @@ class Plain:
         square *= kind(BETA2)
         square += kind(1 - BETA2) * (g * g)
         parameter -= kind(rate) * (mean / (np.sqrt(square) * kind(root) + kind(EPSILON)))
+
+
+def _one_sum(rows: Integers) -> Int64:
+    total: Int64 = rows.sum(axis=0, dtype=np.int64)
+    return total[None]
 
 
 def _reduce(segments: Ragged, rows: Integers) -> Int64:

@@ -81,8 +81,8 @@ class LossPart:
         )
         kernels, grid = self._user.nodes.kernels, self._user.nodes.backward_grid
         found = pair_gradients(pairs, final, vectors, kernels)
-        gradient = LossGradient.gather(
-            pairs.users, pairs.items, found.coefficient, found.count / 2, vectors, grid, kernels
+        gradient = LossGradient.of_one(
+            found.coefficient, len(drawn.positive), vectors, grid, kernels
         )
         table = np.empty(len(pairs), dtype=self._sizes.pair)
         table["coefficient"], table["count"] = found.coefficient, found.count
@@ -125,8 +125,10 @@ class LossPart:
         """What introduces the contacts of a message that are met now: these have the next numbers
         after those that are known. Where negatives travel in the clear there is nobody to meet."""
         parts = reading.split(field, width, "introductions")
-        met = np.unique(contacts[contacts >= known]) if self._sizes.introduction else contacts[:0]
-        if not np.array_equal(met, np.arange(known, known + len(parts))):
+        met = {contact for contact in contacts.tolist() if contact >= known}
+        if not self._sizes.introduction:
+            met = set()
+        if met != set(range(known, known + len(parts))):
             raise MalformedMessageError(
                 f"{len(parts)} introductions for {len(met)} contacts that are new here"
             )
@@ -236,7 +238,7 @@ class LossPart:
             none = np.empty(0, dtype=np.int64)
             empty = np.empty(0, dtype=self._sizes.pair)
             return self._vectors([]), Contribution.of(none, none, empty)
-        rows = now.drawn.own_rows
+        rows = np.array(now.drawn.own_rows, dtype=np.int64)
         senders = np.full(len(rows), row)
         return now.final_user, Contribution.of(rows, senders, now.said.own_pairs)
 

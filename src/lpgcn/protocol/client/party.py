@@ -7,7 +7,6 @@ them before it changes anything, so that a message that is refused leaves the cl
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +93,7 @@ class Party:
             now = self._absorbed(self._pass, message, pushed, Kind.USER_FORWARD)
         grid = self._user.nodes.forward_grid
         user, pushes, own_row = self._push(message, header, now, Kind.USER_FORWARD, grid)
-        self._pass = replace(now, own_row=own_row, drawn=drawn)
+        self._pass = now.with_(own_row=own_row, drawn=drawn)
         if not isinstance(message, m.LastExchange):
             return m.Push(user=user, pushes=pushes), self
         wishes = b"" if drawn is None else self._loss.wish(header, drawn)
@@ -107,7 +106,7 @@ class Party:
             _nothing_in(message, "pushes")
             of_user = user.nodes.begin(user.tables["users"].parameter)
         else:
-            of_user = user.nodes.build(self._arrived_pushes(message, built_in))
+            of_user = user.nodes.build(self._arrived_pushes(self._pass, message, built_in))
         of_items = None if owner is None else owner.nodes.begin(owner.tables["items"].parameter)
         return Pass(self._nothing, of_user, of_items)
 
@@ -117,8 +116,8 @@ class Party:
         wanted = reading.bits(message.wanted, "wanted", 0 if owner is None else len(owner.items))
         wishes = self._loss.open_wishes(message, pushed)
         present = reading.bits(message.pushes_present, "pushes_present", self._user.n_arriving)
-        to_user = self._arrived_pushes(message, pushed)
-        to_items = self._arrived_users(message, pushed, Kind.USER_FORWARD)
+        to_user = self._arrived_pushes(self._pass, message, pushed)
+        to_items = self._arrived_users(self._pass, message, pushed, Kind.USER_FORWARD)
         # An owner outside the batch gets no pushes: its user's own vector is not needed.
         self._pass = self._pass.finished(to_user if present.all() else None, to_items, wishes)
         if owner is None or wishes is None or self._pass.final_items is None:
@@ -133,7 +132,7 @@ class Party:
     def loss(self, message: m.Samples, header: Header) -> Answer:
         """Algorithm 9: the loss of this client's samples, and what it says to the items' owners."""
         reply, said = self._loss.say(message, header, self._pass)
-        self._pass = replace(self._pass, said=said)
+        self._pass = self._pass.with_(said=said)
         self._loss_total += said.total
         return reply, self
 
@@ -174,7 +173,7 @@ class Party:
     def _pushed_back(self, message: m.Exchange | m.LossRows, header: Header, now: Pass) -> m.Push:
         grid = self._user.nodes.backward_grid
         user, pushes, own_row = self._push(message, header, now, Kind.USER_BACKWARD, grid)
-        self._pass = replace(now, own_row=own_row)
+        self._pass = now.with_(own_row=own_row)
         return m.Push(user=user, pushes=pushes)
 
     # Update.
@@ -188,7 +187,7 @@ class Party:
         now, total = self._absorbed_back(message, header)
         user, items = now.backward
         built = user.push_to_built() if self._sequence.builds_users else None
-        self._pass = replace(now, built=built)
+        self._pass = now.with_(built=built)
         self._loss_total += total
         if self._owner is not None and items is not None:
             self._owner.tables["items"].step(items.gradient(batch_size), rate)
@@ -202,7 +201,8 @@ class Party:
         """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
         owner, (rate, batch_size) = self._as_owner(), _for_adam(message)
         _nothing_in(message, "pushes")
-        arrived = self._arrived_users(message, self._pushed_before(header), Kind.USER_BACKWARD)
+        pushed = self._pushed_before(header)
+        arrived = self._arrived_users(self._pass, message, pushed, Kind.USER_BACKWARD)
         assert arrived is not None
         gradient = gradient_of_building(owner.nodes, arrived, batch_size)
         owner.tables[BUILDING].step(gradient, rate)
@@ -267,28 +267,31 @@ class Party:
         return pushed
 
     def _absorbed(self, now: Pass, message: m.Arrivals, pushed: Header, kind: Kind) -> Pass:
-        to_user = self._arrived_pushes(message, pushed)
-        to_items = self._arrived_users(message, pushed, kind)
+        to_user = self._arrived_pushes(now, message, pushed)
+        to_items = self._arrived_users(now, message, pushed, kind)
         return now.absorbed(to_user, to_items)
 
-    def _arrived_pushes(self, message: m.Arrivals, pushed: Header) -> Integers:
+    def _arrived_pushes(self, now: Pass, message: m.Arrivals, pushed: Header) -> Integers:
         """What owners pushed to this user, and in the last row what it pushes to itself."""
         keys, count = self._keys, self._user.n_arriving
         which = _present(message.pushes_present, "pushes_present", count)
         rows = self._split(message.pushes, "pushes", Kind.PUSH, len(which))
         opened = keys.open(pushed, Kind.PUSH, keys.owners, which, rows)
-        return self._filled(opened, which, count, self._pass.own_row)
+        return self._filled(opened, which, count, now.own_row)
 
-    def _arrived_users(self, message: m.Arrivals, pushed: Header, kind: Kind) -> Integers | None:
+    def _arrived_users(
+        self, now: Pass, message: m.Arrivals, pushed: Header, kind: Kind
+    ) -> Integers | None:
         """The vectors of an owner's neighbours, and in the last row that of its own user."""
         if self._owner is None:
-            _nothing_in(message, "users", "users_present")
+            if message.users or message.users_present:
+                _nothing_in(message, "users", "users_present")
             return None
         keys, count = self._keys, len(self._owner.neighbours)
         which = _present(message.users_present, "users_present", count)
         rows = self._split(message.users, "users", kind, len(which))
         opened = keys.open(pushed, kind, keys.neighbours, which, rows)
-        return self._filled(opened, which, count, self._pass.own_push)
+        return self._filled(opened, which, count, now.own_push)
 
     def _split(self, field: bytes, name: str, kind: Kind, count: int) -> list[bytes]:
         width = self._sizes.row(kind)

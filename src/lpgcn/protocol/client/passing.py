@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -38,8 +39,7 @@ class Said:
     """The loss, in fixed point."""
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(msgspec.Struct, frozen=True):
     """Of the user, and of the items if this client owns any."""
 
     own_row: Integers
@@ -88,22 +88,25 @@ class Pass:
         items = None
         if self.of_items is not None and to_items is not None:
             items = self.of_items.absorb(to_items)
-        return replace(self, of_user=self.of_user.absorb(to_user), of_items=items)
+        return self.with_(of_user=self.of_user.absorb(to_user), of_items=items)
+
+    def with_(self, **values: object) -> Pass:
+        """With other values; several times as fast as a dataclass does it, in every phase."""
+        return msgspec.structs.replace(self, **values)
 
     def finished(
         self, to_user: Integers | None, to_items: Integers | None, wishes: Wishes | None
     ) -> Pass:
         """The last layer forward, of the user only if it is needed."""
         user, items = self.forward
-        return replace(
-            self,
+        return self.with_(
             final_user=None if to_user is None else user.finish(to_user),
             final_items=None if items is None or to_items is None else items.finish(to_items),
             wishes=wishes,
         )
 
     def turned(self, user_loss: LossGradient, item_loss: LossGradient) -> Pass:
-        """From forward to backward."""
+        """From forward to backward; the items have pushed nothing back yet."""
         user, items = self.forward
         back = None if items is None else items.backward(item_loss)
-        return replace(self, of_user=user.backward(user_loss), of_items=back)
+        return self.with_(own_row=self.own_row[:0], of_user=user.backward(user_loss), of_items=back)

@@ -24,11 +24,11 @@ class Door(Protocol):
     """Seals and opens messages, each at an index or under one of many keys."""
 
     def seal(
-        self, context: Context, which: Sequence[int], messages: Iterable[bytes]
+        self, context: Context, which: Sequence[int], messages: Sequence[bytes]
     ) -> list[bytes]: ...
 
     def open(
-        self, context: Context, which: Sequence[int], sealed: Iterable[bytes]
+        self, context: Context, which: Sequence[int], sealed: Sequence[bytes]
     ) -> list[bytes]: ...
 
 
@@ -36,11 +36,11 @@ class Clear:
     """Leaves everything as it is: the door of what a suite does not protect."""
 
     def seal(
-        self, context: Context, which: Sequence[int], messages: Iterable[bytes]
+        self, context: Context, which: Sequence[int], messages: Sequence[bytes]
     ) -> list[bytes]:
         return list(messages)
 
-    def open(self, context: Context, which: Sequence[int], sealed: Iterable[bytes]) -> list[bytes]:
+    def open(self, context: Context, which: Sequence[int], sealed: Sequence[bytes]) -> list[bytes]:
         return list(sealed)
 
 
@@ -88,13 +88,13 @@ class Keys:
 
     def seal(
         self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
-        messages: Iterable[bytes],
+        messages: Sequence[bytes],
     ) -> bytes:  # fmt: skip
         return b"".join(self.door(kind, keys).seal(self.context(header, kind), which, messages))
 
     def open(
         self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
-        sealed: Iterable[bytes],
+        sealed: Sequence[bytes],
     ) -> list[bytes]:  # fmt: skip
         """`header` is that of the phase in which it was sealed."""
         opened = self.door(kind, keys).open(self.context(header, kind), which, sealed)

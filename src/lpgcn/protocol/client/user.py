@@ -80,15 +80,15 @@ class Drawn:
     positive: Int64
     """For each sample which of the `count` different positives it has."""
     count: int
-    own: Int64
+    own: list[int]
     """Those positives that this client owns itself, and their rows among the owned items."""
-    own_rows: Int64
-    wished: Int64
+    own_rows: list[int]
+    wished: list[int]
     """The others, and the slot of each."""
-    slot: Int64
+    slot: list[int]
     slots: Int64
     """Slots for each owner."""
-    wishes: Int64
+    wishes: list[int]
     """For each slot the number of an item among those that the owner asked about, or NO_WISH."""
 
 
@@ -102,12 +102,13 @@ class User:
         self._seed, self._asked, self.n_real = about.private_seed, asked, len(real)
         is_real = listing.is_real
         by_id = np.argsort(listing.uploaded, kind="stable")
-        self._position_of_real = by_id[is_real[by_id]]
+        self._position_of_real = by_id[is_real[by_id]].tolist()
         """For each of I_u, ascending, its position in the uploaded list."""
-        self._owner_of = np.full(len(listing.uploaded), len(asked), dtype=np.int64)
-        self._owner_of[asked.values] = asked.rows
-        self._number_at = listing.owned_rows.copy()
-        self._number_at[asked.values] = np.arange(len(asked.values)) - asked.offsets[asked.rows]
+        owner = np.full(len(listing.uploaded), len(asked), dtype=np.int64)
+        owner[asked.values] = asked.rows
+        number = listing.owned_rows.copy()
+        number[asked.values] = np.arange(len(asked.values)) - asked.offsets[asked.rows]
+        self._where = list(zip(owner.tolist(), number.tolist(), strict=True))
         """For each position the owner, and its number there; for what it owns itself, the row."""
         fan = FANS[SUITES[config.suite].owner_push]
         added = fan.added(len(asked), is_real[listing.elsewhere])
@@ -119,22 +120,30 @@ class User:
         self.tables = own_tables(about, config)
 
     def draw(self, epoch: int, positions: Int64) -> Drawn:
-        """The positives of some samples (Algorithm 9), each of them wished for at its owner."""
-        n_owners = len(self._asked)
+        """The positives of some samples (Algorithm 9), each of them wished for at its owner.
+
+        Lists, since they are short: a client has a handful of samples in a batch.
+        """
         sizes = np.full(len(positions), self.n_real)
-        ranks = positive_ranks(self._seed, epoch, positions, sizes)
-        distinct, positive = np.unique(self._position_of_real[ranks], return_inverse=True)
-        owner, number = self._owner_of[distinct], self._number_at[distinct]
-        own = np.flatnonzero(owner == n_owners)
-        wished = np.flatnonzero(owner < n_owners)
-        wished = wished[np.lexsort((number[wished], owner[wished]))]
+        ranks = positive_ranks(self._seed, epoch, positions, sizes).tolist()
+        drawn = [self._position_of_real[rank] for rank in ranks]
+        distinct = {position: number for number, position in enumerate(dict.fromkeys(drawn))}
         slots = np.minimum(self._asked.lengths, len(positions))
-        first = np.cumsum(slots) - slots
-        owners = owner[wished]
-        slot = first[owners] + np.arange(len(wished)) - np.searchsorted(owners, owners)
-        wishes = np.full(int(slots.sum()), NO_WISH, dtype=np.int64)
-        wishes[slot] = number[wished]
-        return Drawn(positive, len(distinct), own, number[own], wished, slot, slots, wishes)
+        following = (np.cumsum(slots) - slots).tolist()
+        wishes = [NO_WISH] * int(slots.sum())
+        own, own_rows, wished, slot = [], [], [], []
+        for position, number in distinct.items():
+            owner, at_owner = self._where[position]
+            if owner == len(following):
+                own.append(number)
+                own_rows.append(at_owner)
+                continue
+            wishes[following[owner]] = at_owner
+            wished.append(number)
+            slot.append(following[owner])
+            following[owner] += 1
+        positive = np.array([distinct[position] for position in drawn])
+        return Drawn(positive, len(distinct), own, own_rows, wished, slot, slots, wishes)
 
 
 def own_tables(about: Profile, config: Config) -> dict[str, Adam]:

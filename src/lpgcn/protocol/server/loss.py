@@ -17,7 +17,7 @@ from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Field, Packed, Present, Rows, Sealed
+from lpgcn.protocol.wire.fields import Field, Packed, Present, Rows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 
@@ -48,8 +48,8 @@ class LossRounds:
         by_owner = np.argsort(self._negative_owner, kind="stable")
         self._of_owner = Ragged.from_rows(self._negative_owner[by_owner], by_owner, n)
 
-    def _sealed(self, kind: Kind, ids: Ragged) -> Sealed:
-        return Sealed(kind.name, ids, self._sizes.slots(kind, self._slots))
+    def _sealed(self, kind: Kind, ids: Ragged) -> Rows:
+        return Rows(kind.name, self._routes.n_pairs, ids, self._sizes.slots(kind, self._slots))
 
     @cached_property
     def _pairs_of_client(self) -> Ragged:

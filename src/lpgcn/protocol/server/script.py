@@ -33,7 +33,6 @@ from lpgcn.protocol.wire.fields import (
     Present,
     Round,
     Rows,
-    Sealed,
     WholeTable,
 )
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
@@ -108,9 +107,10 @@ class Script:
         self._fan = FANS[self._sizes.suite.owner_push]
         self._pushed, self._arriving = self._fan.pushed(routes), self._fan.arriving(routes)
         self._contacts = Contacts(routes)
-        self._everybody = np.arange(routes.n_clients)
+        # Owners have most to do, so they are the first to be asked.
+        self._everybody = np.argsort(~routes.is_owner, kind="stable")
         self._owners = np.flatnonzero(routes.is_owner)
-        self._own = Ragged.from_lengths(np.ones(routes.n_clients), self._everybody)
+        self._own = Ragged.from_lengths(np.ones(routes.n_clients), np.arange(routes.n_clients))
 
     # Initialisation.
 
@@ -143,8 +143,8 @@ class Script:
             "offsets": Packed(_inner_offsets(by_client, asked)),
             "positions": Packed(Ragged(asked.offsets[by_client.offsets], positions.values)),
         }
-        up: dict[str, Field] = {"answers": Sealed("answers", by_client, answers)}
-        down: dict[str, Field] = {"answers": Sealed("answers", by_owner, answers)}
+        up: dict[str, Field] = {"answers": Rows("answers", routes.n_pairs, by_client, answers)}
+        down: dict[str, Field] = {"answers": Rows("answers", routes.n_pairs, by_owner, answers)}
         return [
             Round(Phase.PLAN, self._everybody, placement, {}),
             Round(Phase.VERIFY, self._everybody, questions, up),

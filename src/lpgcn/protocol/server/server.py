@@ -181,7 +181,8 @@ class Server:
 
     def _masked_totals(self) -> list[int]:
         """The sums of the clients' masked numbers modulo 2^64, in which the masks cancel."""
-        masked = self._caller.stores["masked"].view("<u8")
+        rows = self._caller.stores["masked"]
+        masked = np.frombuffer(b"".join(rows), dtype="<u8").reshape(len(rows), -1)
         return [int(total) for total in masked.sum(axis=0, dtype=np.uint64)]
 
 

@@ -22,10 +22,9 @@ from lpgcn.protocol.wire.messages import Header, Message
 from lpgcn.ragged import Ragged
 
 Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
 Bits = npt.NDArray[np.bool_]
 Stores = dict[str, Any]
-"""What the server has in its hands, by name: tables of rows, or lists of messages."""
+"""What the server has in its hands, by name: mostly tables, lists of rows."""
 
 
 class Field(Protocol):
@@ -55,57 +54,35 @@ class _Sent:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows `ids[client]` of a table in store, all of one width."""
+    """Rows `ids[client]` of a table in store, all of one size or each of its own."""
 
     store: str
     table_rows: int
     ids: Ragged
-    width: int
+    sizes: Int64 | int
 
     @cached_property
     def lengths(self) -> Int64:
-        return self.ids.lengths * self.width
-
-    def fill(self, stores: Stores, client: int) -> bytes:
-        ids = self.ids[client]
-        content: bytes = stores[self.store][ids].tobytes() if len(ids) else b""
-        return content
-
-    def prepare(self, stores: Stores) -> None:
-        stores[self.store] = np.zeros((self.table_rows, self.width), dtype=np.uint8)
-
-    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
-        ids = self.ids[client]
-        if len(ids) or content:
-            rows = reading.rows(content, name, count=len(ids), width=self.width)
-            stores[self.store][ids] = rows
-
-
-@dataclass(frozen=True)
-class Sealed:
-    """Messages `ids[client]` of a list in store, each of its own size."""
-
-    store: str
-    ids: Ragged
-    sizes: Int64
-
-    @cached_property
-    def lengths(self) -> Int64:
+        if isinstance(self.sizes, int):
+            return self.ids.lengths * self.sizes
         return self.ids.sum(self.sizes[self.ids.values])
 
     def fill(self, stores: Stores, client: int) -> bytes:
-        messages = stores[self.store]
-        return b"".join([messages[one] for one in self.ids[client].tolist()])
+        table = stores[self.store]
+        return b"".join([table[row] for row in self.ids[client].tolist()])
 
     def prepare(self, stores: Stores) -> None:
-        stores[self.store] = [b""] * len(self.sizes)
+        stores[self.store] = [b""] * self.table_rows
 
     def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
-        ids = self.ids[client]
-        if len(ids) or content:
+        ids, table = self.ids[client], stores[self.store]
+        if isinstance(self.sizes, int):
+            reading.check_length(content, name, len(ids), self.sizes)
+            parts = reading.split(content, self.sizes, name)
+        else:
             parts = reading.cut(content, self.sizes[ids], name)
-            for one, part in zip(ids.tolist(), parts, strict=True):
-                stores[self.store][one] = part
+        for row, part in zip(ids.tolist(), parts, strict=True):
+            table[row] = part
 
 
 @dataclass(frozen=True)
@@ -192,7 +169,7 @@ class WholeTable(_Sent):
 
     def fill(self, stores: Stores, client: int) -> bytes:
         if not isinstance(stores[self.store], bytes):
-            stores[self.store] = stores[self.store].tobytes()
+            stores[self.store] = b"".join(stores[self.store])
         content: bytes = stores[self.store]
         return content
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -99,9 +99,9 @@ def split(field: bytes, width: int, name: str) -> list[bytes]:
     return [field[start : start + width] for start in range(0, len(field), width or 1)]
 
 
-def cut(field: bytes, lengths: npt.ArrayLike, name: str) -> list[bytes]:
+def cut(field: bytes, lengths: Int64, name: str) -> list[bytes]:
     """A field of messages of these lengths, one behind the other."""
-    ends = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+    ends = list(accumulate(lengths.tolist(), initial=0))
     if len(field) != ends[-1]:
         raise MalformedMessageError(f"field {name} has {len(field)} bytes, expected {ends[-1]}")
     return [field[start:end] for start, end in pairwise(ends)]
