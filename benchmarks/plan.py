@@ -18,7 +18,7 @@ from typing import get_args
 import numpy as np
 
 from lpgcn.data import load
-from lpgcn.model.sampling import Lists, VirtualItems, virtual_items
+from lpgcn.model.sampling import VirtualItems, union, virtual_items
 from lpgcn.plan import PlanCost, PlannerName, PlanOptions, TokenGraph, cost, make_plan
 
 LAYERS = {"gowalla": 4, "yelp2018": 3}
@@ -87,8 +87,8 @@ def main() -> None:
     verdicts = []
     for dataset in arguments.datasets:
         train = load(dataset).train
-        real = Lists.from_pairs(train.users, train.items, train.n_users, train.n_items)
-        graph = TokenGraph(real.offsets, real.items, real.n_items)
+        real, n_items = train.by_user, train.n_items
+        graph = TokenGraph(real, n_items)
         ratios = run(dataset, "none", graph, ["cover", *arguments.planners], arguments.seed)
         verdicts += [
             f"{'kept  ' if ratio <= most and wall <= SECONDS[planner] else 'MISSED'}  {dataset}: "
@@ -99,10 +99,9 @@ def main() -> None:
         ]
         popularity = graph.degrees.astype(np.float64)
         for name, how in VIRTUAL.items():
-            users = np.arange(real.n_users)
-            drawn = virtual_items(arguments.seed, users, real, how, popularity)
-            listed = real.union(drawn)
-            graph = TokenGraph(listed.offsets, listed.items, listed.n_items)
+            users = np.arange(train.n_users)
+            drawn = virtual_items(arguments.seed, users, real, n_items, how, popularity)
+            graph = TokenGraph(union(real, drawn, n_items), n_items)
             run(dataset, name, graph, ["cover", *arguments.virtual_planners], arguments.seed)
     print(*verdicts, sep="\n")
 

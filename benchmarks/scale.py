@@ -17,12 +17,12 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.random import Purpose, uniform
 from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import keep_freed_memory
 
 FACTORS = (1, 2, 4, 8)
@@ -67,12 +67,11 @@ def synthetic(size: Size) -> Split:
 
 def run(size: Size, steps: int) -> Figures:
     """The median of a few steps; the first, in which the process gets its memory, is left out."""
-    torch.set_num_threads(2)
     keep_freed_memory()
     split = synthetic(size)
     config = Config(model="lightgcn", layers=3, dim=64, batch_size=BATCH_SIZE)
     start = time.perf_counter()
-    engine = Centralized(split, config)
+    engine = Centralized(split, config, Machine.with_threads(2))
     built = time.perf_counter() - start
     seconds = []
     for number in range(steps + 1):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +32,9 @@ FLOORS = [
     {"cli"},
 ]
 """From the ground up. The package itself, `lpgcn`, is the public API on top of everything."""
+
+MAY_USE_TORCH = {"methods"}
+"""Where autograd is used: the methods that we are compared with."""
 
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 OPEN_TO_ALL = {"lpgcn.__version__"}
@@ -105,3 +112,79 @@ def test_randomness_comes_from_one_place(path: Path) -> None:
     names = {*imported(path), *called(path)}
     foreign = ("np.random.", "numpy.random.", "torch.rand", "torch.manual_seed")
     assert not [name for name in names if name == "random" or name.startswith(foreign)]
+
+
+@every_module
+def test_torch_is_for_the_methods_that_need_autograd(path: Path) -> None:
+    """Also an import within a function, or for types only, counts."""
+    if room_of(path) not in MAY_USE_TORCH:
+        heads = {name.split(".")[0] for name in imported(path)}
+        assert heads.isdisjoint({"torch", "torch_geometric"})
+
+
+def without(folder: Path, *modules: str) -> dict[str, str]:
+    """An environment for a new process, and all that it starts, in which these are not installed."""
+    lines = [f"sys.modules[{module!r}] = None\n" for module in modules]
+    (folder / "sitecustomize.py").write_text("import sys\n" + "".join(lines))
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", *words], env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_client_brings_in_neither_torch_nor_numba() -> None:
+    heavy = {"torch", "numba", "llvmlite", "matplotlib", "rich", "mtkahypar", "pyarrow"}
+    script = (
+        "import sys, lpgcn.protocol.client.client\n"
+        f"print(sorted({heavy!r} & {{name.partition('.')[0] for name in sys.modules}}))"
+    )
+    assert run("-c", script).stdout == "[]\n"
+
+
+FEDERATION = """
+from lpgcn.config import Config
+from lpgcn.data import load
+from lpgcn.runtime.engines.federated import Federated
+from lpgcn.runtime.planning import planner_for
+from lpgcn.runtime.runs.source import Source
+split = Source(dataset="tiny", train={path!r}).open()
+config = Config(dim=4, layers=2, batch_size=16, planner="cover")
+federated = Federated(split, config, planner_for(split, config), workers=2)
+federated.step(0, 0, 0.01)
+print(federated.measure("valid").n_users)
+federated.close()
+"""
+
+
+def tiny(folder: Path) -> str:
+    """9 users with 10 of 14 items each, as a file."""
+    pairs = [f"{user},{(user * user + 3 * item) % 14}" for user in range(9) for item in range(10)]
+    (folder / "tiny.csv").write_text("user_id,item_id\n" + "\n".join(pairs) + "\n")
+    return str(folder / "tiny.csv")
+
+
+def test_a_federation_needs_neither_torch_nor_numba(tmp_path: Path) -> None:
+    env = without(tmp_path, "torch", "numba", "llvmlite")
+    assert "ModuleNotFoundError" in run("-c", "import numba", env=env).stderr
+    done = run("-c", FEDERATION.format(path=tiny(tmp_path)), env=env)
+    assert (done.stdout, done.stderr) == ("9\n", "")
+
+
+def test_all_ways_to_run_are_equal_where_there_is_no_torch(tmp_path: Path) -> None:
+    env = without(tmp_path, "torch")
+    assert "ModuleNotFoundError" in run("-c", "import torch", env=env).stderr
+    asked = ["verify", "--train", tiny(tmp_path), "--epochs", "1", "--dim", "4", "--json"]
+    asked += ["--virtual-items", "2", "--workers", "2", "--plot", str(tmp_path / "curves.png")]
+    done = run("-m", "lpgcn", *asked, "--batch-size", "16", "--planner", "cover", env=env)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["difference"] == 0
+    assert {line["run"] for line in found["epochs"]} == {
+        "centralized",
+        "simulated",
+        "federated sealed, plan cover",
+        "federated paper, plan cover",
+    }

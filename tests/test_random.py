@@ -27,17 +27,18 @@ ffffffff ffffffff ffffffff ffffffff  ffffffff ffffffff  408f276d 41c83b0e a20bc7
 @pytest.mark.parametrize("line", KNOWN_ANSWERS.strip().splitlines())
 def test_known_answers_of_random123(line: str) -> None:
     numbers = [int(word, 16) for word in line.split()]
-    counter = np.array(numbers[:4], dtype=np.uint64)[:, None]
-    assert philox(counter, (numbers[4], numbers[5]))[:, 0].tolist() == numbers[6:]
+    key = numbers[4], numbers[5]
+    assert list(philox(*numbers[:4], key)) == numbers[6:]
+    arrays = [np.array([word, 1], dtype=np.uint64) for word in numbers[:4]]
+    assert [int(word[0]) for word in philox(*arrays, key)] == numbers[6:]
 
 
 @given(SEED, PURPOSE, WORD, WORD, st.integers(0, 2**20))
 def test_a_draw_is_a_word_of_the_block_that_its_counter_names(
     seed: int, purpose: Purpose, entity: int, step: int, draw: int
 ) -> None:
-    counter = np.array([[draw // 4], [entity], [step], [purpose]], dtype=np.uint64)
-    block = philox(counter, (seed % 2**32, seed >> 32))
-    assert bits(seed, purpose, entity, step, draw, 1)[0, 0] == block[draw % 4, 0]
+    block = philox(draw // 4, entity, step, int(purpose), (seed % 2**32, seed >> 32))
+    assert bits(seed, purpose, entity, step, draw, 1)[0, 0] == block[draw % 4]
 
 
 @given(SEED, PURPOSE, st.lists(WORD, min_size=1, max_size=20), WORD, st.data())

@@ -38,8 +38,26 @@ def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
     found = json.loads(done.stdout)
     assert found["difference"] == 0
     runs = {(line["model"], line["virtual_items"], line["run"]) for line in found["epochs"]}
+    assert {run for _, _, run in runs} == {
+        "centralized",
+        "simulated",
+        "federated sealed, plan cover",
+        "federated paper, plan cover",
+    }
     assert len(runs) == 2 * 2 * 4
     assert len(found["epochs"]) == 2 * len(runs)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_verify_runs_other_plans_where_none_is_named(data: Path) -> None:
+    asked = ("--model", "lightgcn+", "--suite", "sealed", "--virtual-items", "2", "--dim", "4")
+    picture = data / "curves.png"
+    done = lpgcn("verify", "ml-100k", "--epochs", "1", *asked, "--json", "--plot", str(picture))
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["lossless"] is True
+    runs = {line["run"] for line in found["epochs"]}
+    assert runs >= {"federated sealed, plan cover", "federated sealed, plan greedy"}
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -61,7 +79,8 @@ def test_verify_fails_when_something_differs(data: Path, monkeypatch: pytest.Mon
     )  # fmt: skip
     assert done.exit_code == 1, done.output
     assert "NOT lossless" in done.stdout
-    assert "federated paper" in done.stdout and "federated sealed" not in done.stdout
+    assert "lightgcn, α = 0: federated paper, plan cover" in done.stdout
+    assert "federated sealed" not in done.stdout
     assert "lightgcn+" not in done.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -28,7 +27,6 @@ DEADLINE = 120.0
 def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "lpgcn", *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -38,7 +36,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def finish(*arguments: object) -> None:
-    """In this process: the bits do not depend on who computes them."""
+    """In this process, on one thread: the bits do not depend on who computes them."""
     outcome = CliRunner().invoke(main, [*map(str, arguments), "--threads", "1"])
     assert outcome.exit_code == 0, outcome.stderr
 

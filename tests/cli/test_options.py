@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lpgcn.cli import main
 from lpgcn.config import Config
-from lpgcn.runtime import training
+from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.run_folder import Summary
 from lpgcn.runtime.runs.source import Source
 

@@ -20,7 +20,11 @@ from lpgcn.crypto import (
     SecretKey,
     seal,
 )
+from lpgcn.crypto.context import VERSION
 from lpgcn.crypto.keys import _hkdf
+
+MARK = bytes((VERSION,))
+"""Before everything that is derived or sealed."""
 
 
 def hash_mac(key: bytes, message: bytes) -> bytes:
@@ -104,11 +108,11 @@ def test_reference_hpke_gives_the_vector_of_rfc_9180_a_1_1() -> None:
 def test_sealing_is_hpke_behind_a_version_byte(plain: bytes, info: bytes) -> None:
     private, reference = PrivateKey.generate(), ReferenceHpke(2)
     sealed = seal(private.public_bytes, plain, info)
-    assert len(sealed) == len(plain) + SEAL_OVERHEAD and sealed[0] == 1
+    assert len(sealed) == len(plain) + SEAL_OVERHEAD and sealed[0] == VERSION
     assert private.open(sealed, info) == plain
-    assert reference.open(private._key.private_bytes_raw(), sealed[1:], b"\1" + info) == plain
-    other = reference.seal(b"\x05" * 32, private.public_bytes, plain, b"\1" + info, b"")
-    assert private.open(b"\1" + other, info) == plain
+    assert reference.open(private._key.private_bytes_raw(), sealed[1:], MARK + info) == plain
+    other = reference.seal(b"\x05" * 32, private.public_bytes, plain, MARK + info, b"")
+    assert private.open(MARK + other, info) == plain
 
 
 @settings(max_examples=200)
@@ -136,16 +140,16 @@ def test_sealed_messages_belong_to_one_key_and_one_info() -> None:
     for key, info in ((private, b"run 2"), (PrivateKey.generate(), b"run 1")):
         with pytest.raises(AuthenticationError):
             key.open(sealed, info)
-    for broken in (b"", sealed[:48], b"\2" + sealed[1:]):
+    for broken in (b"", sealed[:48], b"\1" + sealed[1:]):
         with pytest.raises(FormatError):
             private.open(broken, b"run 1")
     with pytest.raises(AuthenticationError):
-        private.open(b"\1" + bytes(32) + sealed[33:], b"run 1")
+        private.open(MARK + bytes(32) + sealed[33:], b"run 1")
 
 
 @given(st.binary(min_size=32, max_size=32), st.sampled_from(Label), st.binary(max_size=20))
 def test_derivation_is_hkdf_with_label_and_context(key: bytes, label: Label, place: bytes) -> None:
-    info = bytes((1, len(label.value))) + label.value.encode() + place
+    info = bytes((VERSION, len(label.value))) + label.value.encode() + place
     assert SecretKey(key).derive(label, place).reveal() == reference_hkdf(key, info)
 
 
@@ -166,7 +170,7 @@ def test_agreement_is_x25519_then_hkdf() -> None:
         ),
     )
     key = PrivateKey(alice)
-    info = b"\1\x09agreement" + key.public_bytes + bob + b"pair"
+    info = MARK + b"\x09agreement" + key.public_bytes + bob + b"pair"
     assert key.public_bytes < bob
     assert key.agree(bob, b"pair").reveal() == reference_hkdf(shared, info)
 

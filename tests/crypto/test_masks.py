@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lpgcn.crypto import Context, FormatError, Masks, NonceReuseError, SecretKey
 from lpgcn.crypto.masks import Sign
 
-CONTEXT = Context(bytes(16), step=3, phase=9, layer=0, sender=0)
+CONTEXT = Context(bytes(16), step=3, phase=9, layer=0, kind=10)
 
 
 def key_of(one: int, other: int) -> SecretKey:
@@ -53,16 +53,19 @@ def test_a_mask_is_uniform_to_look_at() -> None:
 
 
 def test_each_place_has_a_mask_of_its_own_and_only_one() -> None:
-    places = [replace(CONTEXT, **change) for change in ({}, {"layer": 1}, {"phase": 8})]
+    places = [
+        replace(CONTEXT, **change) for change in ({}, {"layer": 1}, {"phase": 8}, {"kind": 9})
+    ]
     places.append(replace(CONTEXT, step=4))
     masks = Masks([(key_of(1, 2), 1)])
-    assert len({masks.mask(place, 2).tobytes() for place in places}) == 4
-    with pytest.raises(NonceReuseError):
-        masks.mask(places[-1], 2)
+    assert len({masks.mask(place, 2).tobytes() for place in places}) == len(places)
+    for place in (places[-1], places[0], replace(CONTEXT, step=4, run=b"another run 0123")):
+        with pytest.raises(NonceReuseError):
+            masks.mask(place, 2)
 
 
 def test_a_mask_is_the_key_stream_of_aes_in_counter_mode() -> None:
-    counter = (3 << 16 | 9 << 8).to_bytes(8, "big") + bytes(8)
+    counter = bytes((0, 0, 0, 0, 3, 9, 0, 10)) + bytes(8)
     streams = [
         Cipher(AES256(key_of(1, peer).reveal()), CTR(counter)).encryptor().update(bytes(24))
         for peer in (2, 3)

@@ -1,99 +1,189 @@
-"""Adam against torch's own, and the same bits for rows alone or among all."""
+"""Adam: one written-down order of IEEE operations, and the same bits for rows alone or in a table."""
 
 from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lpgcn.model.adam import Adam
+from lpgcn.model.adam import Adam, Gradient
+from lpgcn.model.kernels import BETA1, BETA2, EPSILON, Kernels
+from lpgcn.model.kernels.compiled import Compiled
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.kernels.threads import Threads
 
-DTYPES = [torch.float32, torch.float64]
-DIMS = [1, 2, 3, 7, 8, 15, 16, 17, 20, 33, 64, 65, 100, 128, 129]
+KERNELS: list[Kernels] = [Plain(), Compiled(Threads(2))]
+PRECISIONS = [(np.float32, np.int32), (np.float64, np.int64)]
+RATES = (0.01, 0.003, 0.1)
 
-
-def gradients(rows: int, dim: int, dtype: torch.dtype, steps: int = 6) -> list[Tensor]:
-    """Of many magnitudes, and some rows zero: an owner whose items are in no sample steps too."""
-    random = np.random.default_rng(dim)
-    drawn = random.standard_normal((steps, rows, dim))
-    drawn *= 10.0 ** random.uniform(-9, 2, (steps, rows, 1))
-    drawn[random.random((steps, rows)) < 0.3] = 0
-    return list(torch.from_numpy(drawn).to(dtype))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", DIMS)
-def test_rows_alone_have_the_bits_of_rows_among_all(dim: int, dtype: torch.dtype) -> None:
-    rows = 503
-    start = torch.from_numpy(np.random.default_rng(1).standard_normal((rows, dim))).to(dtype)
-    owned = [[0], [502], [77, 3], list(range(5, 200, 7)), list(range(300, 401))]
-    whole, parts = Adam(start), [Adam(start[own]) for own in owned]
-    for gradient in gradients(rows, dim, dtype):
-        whole.step(gradient, 0.01)
-        for part, own in zip(parts, owned, strict=True):
-            part.step(gradient[own], 0.01)
-    for part, own in zip(parts, owned, strict=True):
-        for name in ("parameter", "mean", "square"):
-            assert torch.equal(part.state()[name], whole.state()[name][own])
+each_kernels = pytest.mark.parametrize("kernels", KERNELS, ids=["plain", "compiled"])
+each_precision = pytest.mark.parametrize(("floating", "integer"), PRECISIONS)
 
 
+def drawn(rows: int, dim: int, integer: Any, seed: int = 0) -> Gradient:
+    """Of many magnitudes; some rows zero, as those of nodes that no sample touches."""
+    random = np.random.default_rng((seed, rows, dim))
+    integers = random.integers(-(2**31), 2**31, (rows, dim)) >> random.integers(0, 30, (rows, 1))
+    integers[random.random(rows) < 0.3] = 0
+    decay = np.where(random.random(rows) < 0.5, random.random(rows) * 1e-3, 0.0)
+    factor = np.sqrt(random.integers(1, 2000, rows)) * 2.0**-25 / 2048
+    return Gradient(integers.astype(integer), factor, decay)
+
+
+def start(rows: int, dim: int, floating: Any) -> Any:
+    return np.random.default_rng(rows).standard_normal((rows, dim)).astype(floating)
+
+
+def only(gradient: Gradient, rows: Any) -> Gradient:
+    return Gradient(gradient.integers[rows], gradient.factor[rows], gradient.decay[rows])
+
+
+def same_bits(found: dict[str, Any], expected: dict[str, Any], rows: Any = ...) -> bool:
+    return found.keys() == expected.keys() and all(
+        found[name].tobytes() == (value[rows] if value.ndim else value).tobytes()
+        for name, value in expected.items()
+    )
+
+
+@each_kernels
+@each_precision
+def test_every_operation_is_rounded_once_in_the_written_order(
+    floating: Any, integer: Any, kernels: Kernels
+) -> None:
+    """The formulas in the docstring of `Kernels.adam`, number by number."""
+    adam = Adam(start(5, 7, floating), kernels)
+    θ, m, v = start(5, 7, floating), np.zeros((5, 7), floating), np.zeros((5, 7), floating)
+    beta1, rest1, beta2, rest2, epsilon = map(
+        floating, (BETA1, 1 - BETA1, BETA2, 1 - BETA2, EPSILON)
+    )
+    for t, learning_rate in enumerate(RATES, 1):
+        given = drawn(5, 7, integer, seed=t)
+        rate = floating(learning_rate / (1 - BETA1**t))
+        root = floating(1 / math.sqrt(1 - BETA2**t))
+        for r, c in np.ndindex(5, 7):
+            product = float(given.integers[r, c]) * float(given.factor[r])
+            g = floating(product) + floating(given.decay[r]) * θ[r, c]
+            m[r, c] = beta1 * m[r, c] + rest1 * g
+            v[r, c] = beta2 * v[r, c] + rest2 * (g * g)
+            θ[r, c] = θ[r, c] - rate * (m[r, c] / (np.sqrt(v[r, c]) * root + epsilon))
+        adam.step(given, learning_rate)
+        expected = {"parameter": θ, "mean": m, "square": v, "steps": np.array(t)}
+        assert same_bits(adam.state(), expected)
+
+
+def decimal_step(θ: Decimal, m: Decimal, v: Decimal, g: Decimal, t: int, rate: float) -> Any:
+    """Kingma & Ba, Algorithm 1, in fifty digits."""
+    beta1, beta2 = Decimal(BETA1), Decimal(BETA2)
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+    corrected = (m / (1 - beta1**t)), (v / (1 - beta2**t)).sqrt()
+    return θ - Decimal(rate) * corrected[0] / (corrected[1] + Decimal(EPSILON)), m, v
+
+
+@given(
+    integers=st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=8),
+    factor=st.floats(1e-16, 1e-6),
+    decay=st.floats(0, 1e-2),
+)
+def test_equals_the_paper_in_fifty_digits(
+    integers: list[int], factor: float, decay: float
+) -> None:
+    adam = Adam(np.full((1, 1), 0.75), Plain())
+    with localcontext(prec=50):
+        θ, m, v = Decimal("0.75"), Decimal(0), Decimal(0)
+        for t, number in enumerate(integers, 1):
+            g = Decimal(number) * Decimal(factor) + Decimal(decay) * θ
+            θ, m, v = decimal_step(θ, m, v, g, t, 0.01)
+            gradient = Gradient(np.array([[number]]), np.array([factor]), np.array([decay]))
+            adam.step(gradient, 0.01)
+        # Where both parts of a gradient cancel, ε keeps what rounding left of it as small as this.
+        assert abs(float(θ) - adam.parameter[0, 0]) < 1e-11
+
+
+@each_kernels
+@pytest.mark.parametrize(
+    ("floating", "integer", "tolerance"), [(np.float32, np.int32, 2e-6), (np.float64, np.int64, 1e-14)]
+)
 @pytest.mark.parametrize("dim", [3, 64])
-def test_threads_do_not_matter(dim: int) -> None:
-    start = torch.ones(20_000, dim)
-    threads = torch.get_num_threads()
-    results = []
-    try:
-        for n in (1, 2, 3):
-            torch.set_num_threads(n)
-            optimizer = Adam(start)
-            for gradient in gradients(20_000, dim, torch.float32, steps=2):
-                optimizer.step(gradient, 0.01)
-            results.append(optimizer.parameter)
-    finally:
-        torch.set_num_threads(threads)
-    assert all(torch.equal(result, results[0]) for result in results)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.float64, 1e-14)])
-@pytest.mark.parametrize("dim", [3, 20, 64])
-def test_equals_torch_to_rounding(dim: int, dtype: torch.dtype, tolerance: float) -> None:
-    start = torch.from_numpy(np.random.default_rng(2).standard_normal((50, dim))).to(dtype)
-    oracle = start.clone().requires_grad_()
+def test_equals_torch_to_rounding(
+    dim: int, floating: Any, integer: Any, tolerance: float, kernels: Kernels
+) -> None:
+    ours = Adam(start(50, dim, floating), kernels)
+    oracle = torch.from_numpy(start(50, dim, floating)).requires_grad_()
     optimizer = torch.optim.Adam([oracle], lr=0.01, foreach=False, fused=False)
-    ours = Adam(start)
-    for number, gradient in enumerate(gradients(50, dim, dtype, steps=20)):
-        rate = 0.01 / (number + 1)
+    for number in range(20):
+        gradient, rate = drawn(50, dim, integer, seed=number), 0.01 / (number + 1)
+        dense = (gradient.integers * gradient.factor[:, None]).astype(floating)
+        pull = torch.from_numpy(gradient.decay.astype(floating))[:, None] * oracle.detach()
         optimizer.param_groups[0]["lr"] = rate
-        oracle.grad = gradient
+        oracle.grad = torch.from_numpy(dense) + pull
         optimizer.step()
         ours.step(gradient, rate)
-    assert (ours.parameter - oracle).abs().max() < tolerance
+    assert np.abs(ours.parameter - oracle.detach().numpy()).max() < tolerance
 
 
+@each_kernels
+@each_precision
+@pytest.mark.parametrize("dim", [1, 3, 17, 64, 65])
+def test_rows_alone_have_the_bits_of_rows_in_a_table(
+    dim: int, floating: Any, integer: Any, kernels: Kernels
+) -> None:
+    """A client's rows are stepped by plain kernels, a table's by either."""
+    rows = 503
+    table = start(rows, dim, floating)
+    owned = [[0], [502], [77, 3], list(range(5, 200, 7)), list(range(300, 401))]
+    whole, parts = Adam(table.copy(), kernels), [Adam(table[own], Plain()) for own in owned]
+    for number, rate in enumerate(RATES):
+        gradient = drawn(rows, dim, integer, seed=number)
+        whole.step(gradient, rate)
+        for part, own in zip(parts, owned, strict=True):
+            part.step(only(gradient, own), rate)
+    for part, own in zip(parts, owned, strict=True):
+        assert same_bits(part.state(), whole.state(), own)
+
+
+@each_kernels
+def test_a_row_that_no_sample_touches_moves_all_the_same(kernels: Kernels) -> None:
+    """Dense Adam: the means decay, and with them a row goes on as it went."""
+    adam = Adam(start(1, 4, np.float64), kernels)
+    adam.step(Gradient(np.full((1, 4), 2**20), np.array([2.0**-30]), np.zeros(1)), 0.01)
+    before = adam.state()
+    adam.step(Gradient(np.zeros((1, 4), np.int64), np.ones(1), np.zeros(1)), 0.01)
+    after = adam.state()
+    assert (after["parameter"] < before["parameter"]).all()
+    assert (after["mean"] == BETA1 * before["mean"]).all()
+
+
+@each_kernels
+def test_a_state_is_a_copy_and_a_gradient_is_only_read(kernels: Kernels) -> None:
+    adam, gradient = Adam(start(4, 5, np.float32), kernels), drawn(4, 5, np.int32)
+    adam.step(gradient, 0.1)
+    state, kept = adam.state(), adam.state()
+    adam.step(gradient, 0.1)
+    assert not np.array_equal(adam.state()["parameter"], kept["parameter"])
+    adam.restore(state)
+    adam.step(gradient, 0.1)
+    assert same_bits(state, kept)
+    fresh = drawn(4, 5, np.int32)
+    for name in ("integers", "factor", "decay"):
+        assert np.array_equal(getattr(gradient, name), getattr(fresh, name))
+
+
+@each_precision
 @pytest.mark.parametrize("dim", [5, 64])
-def test_what_goes_in_is_never_written_to(dim: int) -> None:
-    start, gradient = torch.ones(4, dim), torch.full((4, dim), 0.5)
-    optimizer = Adam(start)
-    state = optimizer.state()
-    kept = {name: value.clone() for name, value in state.items()}
-    optimizer.step(gradient, 0.1)
-    assert (start == 1).all()
-    assert (gradient == 0.5).all()
-    optimizer.restore(state)
-    optimizer.step(gradient, 0.1)
-    assert state.keys() == kept.keys()
-    assert all(torch.equal(state[name], kept[name]) for name in kept)
-
-
-@pytest.mark.parametrize("dim", [5, 64])
-def test_a_restored_state_goes_on_with_the_same_bits(dim: int) -> None:
-    first, second = gradients(9, dim, torch.float32, steps=2)
-    uninterrupted = Adam(torch.ones(9, dim))
-    uninterrupted.step(first, 0.1)
-    resumed = Adam(torch.zeros(9, dim))
+def test_a_restored_state_goes_on_with_the_same_bits(
+    dim: int, floating: Any, integer: Any
+) -> None:
+    """Also in another make of kernels, as a run that goes on in another way to run."""
+    uninterrupted = Adam(start(9, dim, floating), KERNELS[0])
+    uninterrupted.step(drawn(9, dim, integer, seed=1), 0.1)
+    resumed = Adam(np.zeros((9, dim), floating), KERNELS[1])
     resumed.restore(uninterrupted.state())
-    for optimizer in (uninterrupted, resumed):
-        optimizer.step(second, 0.1)
-    for name, value in uninterrupted.state().items():
-        assert torch.equal(resumed.state()[name], value)
+    for adam in (uninterrupted, resumed):
+        adam.step(drawn(9, dim, integer, seed=2), 0.1)
+    assert same_bits(resumed.state(), uninterrupted.state())

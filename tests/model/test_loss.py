@@ -2,96 +2,169 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
+from lpgcn.model.grid import Grid
+from lpgcn.model.kernels.compiled import Compiled
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.kernels.threads import Threads
+from lpgcn.model.loss import LossGradient, PairGradients, Pairs, pair_gradients
+
+Samples = tuple[tuple[int, int, int], ...]
+KERNELS = {"plain": Plain(), "compiled": Compiled(Threads(1))}
+N_USERS, N_ITEMS = 5, 10
 
 
 @st.composite
-def samples(draw: st.DrawFn) -> tuple[tuple[int, int, int], ...]:
-    """(user, positive, negative) with users 0–4, positives 0–5, negatives 6–9, some drawn twice."""
-    triple = st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(6, 9))
+def samples(draw: st.DrawFn) -> Samples:
+    """(user, positive, negative) with positives 0–5 and negatives 6–9; many are drawn twice."""
+    triple = st.tuples(st.integers(0, N_USERS - 1), st.integers(0, 5), st.integers(6, 9))
     return tuple(draw(st.lists(triple, min_size=1, max_size=30)))
 
 
+def pairs_of(drawn: Samples) -> Pairs:
+    return Pairs.from_samples(*np.array(drawn).T, N_ITEMS)
+
+
+def vectors(dim: int, scale: float, dtype: Any = np.float64) -> tuple[Any, Any]:
+    random = np.random.default_rng(dim)
+    return tuple(  # type: ignore[return-value]
+        (scale * random.standard_normal((rows, dim))).astype(dtype) for rows in (N_USERS, N_ITEMS)
+    )
+
+
 @given(samples())
-def test_pairs_are_those_of_the_samples_each_once(drawn: tuple[tuple[int, int, int], ...]) -> None:
-    users, positives, negatives = np.array(drawn).T
-    pairs = Pairs.from_samples(users, positives, negatives, 10)
+def test_pairs_are_those_of_the_samples_each_once(drawn: Samples) -> None:
+    pairs = pairs_of(drawn)
     expected = sorted({(u, i) for u, i, _ in drawn} | {(u, j) for u, _, j in drawn})
     assert list(zip(pairs.users, pairs.items, strict=True)) == expected
+    assert len(pairs) == len(expected)
     assert [expected[pair] for pair in pairs.positive] == [(u, i) for u, i, _ in drawn]
     assert [expected[pair] for pair in pairs.negative] == [(u, j) for u, _, j in drawn]
 
 
-@settings(deadline=None, max_examples=50)
-@given(drawn=samples(), dim=st.integers(1, 20), scale=st.sampled_from([0.01, 1.0, 30.0]))
-def test_loss_and_gradients_are_those_of_autograd(
-    drawn: tuple[tuple[int, int, int], ...], dim: int, scale: float
-) -> None:
-    random = np.random.default_rng(dim)
-    user_vectors, item_vectors = (
-        torch.from_numpy(scale * random.standard_normal((rows, dim))).requires_grad_()
-        for rows in (5, 10)
-    )
-    users, positives, negatives = np.array(drawn).T
-    size = len(drawn)
-    margin = (user_vectors[users] * (item_vectors[positives] - item_vectors[negatives])).sum(1)
-    losses = -torch.nn.functional.logsigmoid(margin)
-    expected = torch.autograd.grad(losses.mean(), (user_vectors, item_vectors))
-
-    pairs = Pairs.from_samples(users, positives, negatives, 10)
-    vectors = user_vectors.detach(), item_vectors.detach()
-    found = pair_gradients(pairs, *vectors, size)
-    np.testing.assert_allclose(found.loss, losses.detach(), rtol=1e-12, atol=1e-12)
+def gathered(
+    pairs: Pairs, found: PairGradients, both: tuple[Any, Any], grid: Grid, kernels: Any
+) -> tuple[LossGradient, LossGradient]:
+    """At the users, and at the items."""
     by_item = np.argsort(pairs.items, kind="stable")
-    coefficient, count = found.coefficient[by_item], found.count[by_item].astype(np.float64)
-    at_users = LossGradient.gather(
-        pairs.users, pairs.items, found.coefficient, found.count / 2, vectors[1]
+    count = found.count.astype(np.float64)
+    return (
+        LossGradient.gather(
+            pairs.users, pairs.items, found.coefficient, count / 2, both[1], grid, kernels
+        ),
+        LossGradient.gather(
+            pairs.items[by_item],
+            pairs.users[by_item],
+            found.coefficient[by_item],
+            count[by_item],
+            both[0],
+            grid,
+            kernels,
+        ),
     )
-    at_items = LossGradient.gather(
-        pairs.items[by_item], pairs.users[by_item], coefficient, count, vectors[0]
-    )
-    for gathered, gradient in zip((at_users, at_items), expected, strict=True):
-        whole = torch.zeros_like(gradient).index_copy_(
-            0, torch.from_numpy(gathered.rows), gathered.gradient
-        )
-        assert (whole - gradient).abs().max() < 1e-12 * max(1, scale)
+
+
+@pytest.mark.parametrize("kernels", KERNELS.values(), ids=KERNELS)
+@given(drawn=samples(), dim=st.integers(1, 20), scale=st.sampled_from([0.01, 1.0, 30.0]))
+@example(drawn=((0, 1, 6), (0, 1, 6), (0, 1, 7), (1, 1, 6)), dim=3, scale=1.0)
+def test_loss_and_gradients_are_those_of_autograd(
+    kernels: Any, drawn: Samples, dim: int, scale: float
+) -> None:
+    """To half a step of the grid for each of the products of a sum."""
+    both = vectors(dim, scale)
+    oracle = tuple(torch.from_numpy(one).requires_grad_() for one in both)
+    users, positives, negatives = np.array(drawn).T
+    margin = (oracle[0][users] * (oracle[1][positives] - oracle[1][negatives])).sum(1)
+    losses = -torch.nn.functional.logsigmoid(margin)
+    expected = torch.autograd.grad(losses.sum(), oracle)
+
+    pairs, grid = pairs_of(drawn), Grid.backward("float64", len(drawn))
+    found = pair_gradients(pairs, *both, kernels)
+    np.testing.assert_allclose(found.loss, losses.detach(), rtol=1e-12, atol=1e-12)
+    for at, gradient in zip(gathered(pairs, found, both, grid, kernels), expected, strict=True):
+        whole = np.zeros_like(gradient)
+        whole[at.rows] = at.sums * grid.unit
+        products = 2 * len(drawn)
+        assert np.abs(whole - gradient.numpy()).max() <= products * (grid.unit / 2 + 1e-14 * scale)
+
+
+@given(samples())
+def test_every_node_is_in_as_many_samples_as_name_it(drawn: Samples) -> None:
+    both, pairs = vectors(3, 1.0), pairs_of(drawn)
+    found = pair_gradients(pairs, *both, Plain())
+    grid = Grid.backward("float64", len(drawn))
+    at_users, at_items = gathered(pairs, found, both, grid, Plain())
+    users, positives, negatives = np.array(drawn).T
+    assert at_users.rows.tolist() == sorted(set(users.tolist()))
+    assert at_items.rows.tolist() == sorted({*positives.tolist(), *negatives.tolist()})
     assert at_users.in_samples.tolist() == [sum(users == user) for user in at_users.rows]
     assert at_items.in_samples.tolist() == [
         sum(positives == item) + sum(negatives == item) for item in at_items.rows
     ]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@given(drawn=samples(), data=st.data())
+def test_a_client_with_its_own_samples_has_the_bits_of_all(
+    dtype: Any, drawn: Samples, data: st.DataObject
+) -> None:
+    """It has its own vector and those of the items in its samples, called by other numbers."""
+    user = data.draw(st.sampled_from([sample[0] for sample in drawn]))
+    both, grid = vectors(7, 1.0, dtype), Grid.backward(dtype, len(drawn))
+    pairs = pairs_of(drawn)
+    found = pair_gradients(pairs, *both, KERNELS["compiled"])
+    whole, _ = gathered(pairs, found, both, grid, KERNELS["compiled"])
+
+    own = [sample for sample in drawn if sample[0] == user]
+    called = np.unique([sample[1:] for sample in own])
+    local = [np.searchsorted(called, items) for items in np.array(own).T[1:]]
+    mine = Pairs.from_samples(np.zeros(len(own), np.int64), *local, len(called))
+    received = both[0][[user]], both[1][called]
+    alone = pair_gradients(mine, *received, Plain())
+    at_user, _ = gathered(mine, alone, received, grid, Plain())
+    rows = pairs.users == user
+    assert alone.coefficient.dtype == dtype
+    assert alone.coefficient.tobytes() == found.coefficient[rows].tobytes()
+    assert np.array_equal(alone.count, found.count[rows])
+    assert alone.loss.tobytes() == found.loss[np.array([u == user for u, _, _ in drawn])].tobytes()
+    assert np.array_equal(at_user.sums, whole.sums[whole.rows == user])
+
+
+def test_a_positive_that_is_drawn_twice_pulls_twice() -> None:
+    both = vectors(4, 1.0)
+    once, twice = (
+        pair_gradients(pairs_of(((0, 1, 6),) * times), *both, Plain()) for times in (1, 2)
+    )
+    assert twice.coefficient.tolist() == (2 * once.coefficient).tolist()
+    assert (once.count.tolist(), twice.count.tolist()) == ([1, 1], [2, 2])
+    assert once.coefficient[0] == -once.coefficient[1]
+
+
 def test_a_margin_of_any_size_has_a_finite_loss() -> None:
     pairs = Pairs.from_samples(*np.array([[0, 0, 1], [0, 1, 0]]).T, 2)
-    items = torch.tensor([[1e4], [-1e4]], dtype=torch.float64)
-    found = pair_gradients(pairs, torch.ones(1, 1, dtype=torch.float64), items, 2)
+    found = pair_gradients(pairs, np.ones((1, 1)), np.array([[1e4], [-1e4]]), Plain())
     assert found.loss.tolist() == [0.0, 2e4]
-    assert found.coefficient.tolist() == [0.5, -0.5]
+    assert found.coefficient.tolist() == [1.0, -1.0]
     assert found.count.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_scores_have_the_same_bits_row_by_row(dtype: torch.dtype) -> None:
-    """(a·b).sum(1), on which scores and norms stand, for any number of rows and threads."""
-    random = np.random.default_rng(0)
-    threads = torch.get_num_threads()
-    try:
-        for dim in [*range(1, 36), 63, 64, 65, 100, 128, 129, 256, 300]:
-            left, right = torch.from_numpy(random.standard_normal((2, 2500, dim))).to(dtype)
-            torch.set_num_threads(2)
-            whole = (left * right).sum(1)
-            for n_threads, rows in ((1, 1), (2, 1), (2, 2), (1, 3), (2, 5), (1, 17), (2, 33)):
-                torch.set_num_threads(n_threads)
-                chosen = torch.from_numpy(random.integers(0, 2500, rows))
-                assert torch.equal((left[chosen] * right[chosen]).sum(1), whole[chosen]), dim
-    finally:
-        torch.set_num_threads(threads)
+def test_nodes_that_no_sample_touches_have_no_rows() -> None:
+    none = LossGradient.none(6)
+    assert none.sums.shape == (0, 6)
+    assert len(none.rows) == len(none.in_samples) == 0
+    empty = np.empty(0, np.int64)
+    nothing = LossGradient.gather(
+        empty, empty, np.empty(0), np.empty(0), np.ones((3, 6)), Grid.forward("float64"), Plain()
+    )
+    assert nothing.sums.shape == none.sums.shape
+    assert len(nothing.rows) == len(nothing.in_samples) == 0
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 31])

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
 from types import MethodType
 
 import numpy as np
 import pytest
-import torch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from torch import Tensor
 
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
+from lpgcn.evaluation import PlainRanker
+from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.kernels.plain import Plain
 from lpgcn.plan import Plan, TokenGraph, cover
-from lpgcn.protocol.client import Client
-from lpgcn.protocol.server import Server
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.server.server import Server, initialise
 from lpgcn.protocol.transcript import Witness
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.hosts.one_process import profiles
+from lpgcn.runtime.machine import Machine
 
 Pairs = list[tuple[int, int]]
 Planner = Callable[[TokenGraph], Plan]
 CIPHERS = (AESGCM, AES256, X25519PrivateKey)
+PLAIN = (bool, int, float, str, bytes, Enum, np.dtype, np.generic)
 
 
 @dataclass
@@ -37,14 +44,18 @@ class Federation:
     witness: Witness | None = None
     requests: list[tuple[int, bytes]] = field(default_factory=list)
     replies: list[tuple[int, bytes]] = field(default_factory=list)
+    server: Server = field(init=False)
+    """There is one after `initialise`."""
 
     def __post_init__(self) -> None:
         self.clients = [
             Client(profile, self.witness) for _, profile in profiles(self.split, self.config)
         ]
+
+    def initialise(self) -> None:
         planner = self.planner or (lambda graph: cover(graph, self.config.seed))
-        self.server = Server(
-            self.config, self.split.n_users, self.split.n_items, planner, self, self.witness
+        self.server = initialise(
+            self.config, self.split.n_users, self.split.n_items, planner, self, witness=self.witness
         )
 
     def call(self, requests: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
@@ -58,32 +69,26 @@ class Federation:
 
     def train(self, steps: int) -> None:
         """Initialise, then take some steps, going on to the next epoch after the last of one."""
-        self.server.initialise()
+        self.initialise()
         for done in range(steps):
             epoch, step = divmod(done, self.server.batches.steps)
             self.server.step(epoch, step, self.config.lr)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> Tables:
         """Every parameter and its Adam state, as `Centralized.state` has them."""
-        found: dict[str, Tensor] = {}
-        sizes = {"users": self.split.n_users}
+        found: Tables = {}
+        tables = BACKBONES[self.config.model].tables
         for user, client in enumerate(self.clients):
-            passes = client.passes
-            held = {} if passes.user.adam is None else {"users": ([user], passes.user.adam)}
-            if passes.owner is not None:
-                held |= {
-                    name: (passes.owner.items, adam) for name, adam in passes.owner.adam.items()
-                }
-            for name, (rows, adam) in held.items():
+            rows = {"users": np.array([user]), "items": client.party.owned_items()}
+            for name, adam in client.party.tables().items():
+                kind = tables[name].kind
+                n_rows = self.split.n_users if kind == "users" else self.split.n_items
                 for key, value in adam.state().items():
-                    if not value.dim():
+                    if not value.ndim:
                         found[f"{name}.{key}"] = value
                         continue
-                    shape = (sizes.get(name, self.split.n_items), self.config.dim)
-                    table = found.setdefault(
-                        f"{name}.{key}", torch.full(shape, np.nan, dtype=value.dtype)
-                    )
-                    table[torch.as_tensor(rows)] = value
+                    empty = np.full((n_rows, self.config.dim), np.nan, dtype=value.dtype)
+                    found.setdefault(f"{name}.{key}", empty)[rows[kind]] = value
         return found
 
 
@@ -98,22 +103,38 @@ def make_split(train: Pairs, n_users: int, n_items: int, heldout: Pairs | None =
     return Split("tiny", part(train), held, held, Ids(np.arange(n_users)), Ids(np.arange(n_items)))
 
 
+def make_centralized(split: Split, config: Config) -> Centralized:
+    """The reference, on a machine that compiles nothing."""
+    return Centralized(split, config, Machine(Plain(), PlainRanker()))
+
+
+def same_bits(found: Tables, expected: Tables) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        assert found[name].tobytes() == value.tobytes(), f"{name}: {found[name]} is not {value}"
+
+
 def picture(party: object) -> dict[str, object]:
     """Everything that can be reached from a party, by its path: numbers, arrays, keys, claims of
-    nonces. Ciphers cannot be looked into and stand for themselves."""
+    nonces. Ciphers cannot be looked into and stand for themselves; what is only remembered of a
+    computation is left out."""
     found: dict[str, object] = {}
-    seen: set[int] = set()
+    seen: dict[int, object] = {}
 
     def visit(path: str, thing: object) -> None:
-        if isinstance(thing, (torch.Tensor, np.ndarray)):
-            array = np.ascontiguousarray(thing)
-            found[path] = (array.shape, str(array.dtype), array.tobytes())
-        elif thing is None or isinstance(thing, (bool, int, float, str, bytes, np.dtype)):
+        if isinstance(thing, np.ndarray):
+            found[path] = (thing.shape, str(thing.dtype), thing.tobytes())
+        elif thing is None or isinstance(thing, PLAIN):
             found[path] = thing
-        elif isinstance(thing, (*CIPHERS, type, MethodType)) or callable(thing):
-            found[path] = id(thing.__self__) if isinstance(thing, MethodType) else id(thing)
+        elif isinstance(thing, MethodType):
+            found[path] = (id(thing.__self__), thing.__name__)
+        elif isinstance(thing, (*CIPHERS, type)) or callable(thing):
+            found[path] = id(thing)
         elif id(thing) not in seen:
-            seen.add(id(thing))
+            # Kept, so that no other object takes its id while this one is being drawn.
+            seen[id(thing)] = thing
+            found[path] = type(thing).__name__
             for name, value in inside(thing):
                 visit(f"{path}.{name}", value)
 
@@ -127,14 +148,16 @@ def inside(thing: object) -> Iterator[tuple[object, object]]:
         yield from thing.items()
     elif isinstance(thing, (set, frozenset)):
         yield from enumerate(sorted(thing))
-    elif isinstance(thing, (list, tuple)):
+    elif isinstance(thing, (list, tuple, range)):
         yield "length", len(thing)
         yield from enumerate(thing)
     else:
         names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
         names += getattr(thing, "__struct_fields__", ())
         yield from ((name, getattr(thing, name, None)) for name in names)
-        yield from getattr(thing, "__dict__", {}).items()
+        for name, value in getattr(thing, "__dict__", {}).items():
+            if not isinstance(getattr(type(thing), name, None), cached_property):
+                yield name, value
 
 
 @pytest.fixture(scope="session")
@@ -150,3 +173,13 @@ def federation_of() -> type[Federation]:
 @pytest.fixture(scope="session")
 def split_of() -> Callable[..., Split]:
     return make_split
+
+
+@pytest.fixture(scope="session")
+def centralized_of() -> Callable[[Split, Config], Centralized]:
+    return make_centralized
+
+
+@pytest.fixture(scope="session")
+def assert_same() -> Callable[[Tables, Tables], None]:
+    return same_bits

@@ -12,22 +12,37 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
-import torch
 
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.evaluation import PlainRanker
 from lpgcn.model.adam import Adam
+from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
+from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.loss import Pairs
-from lpgcn.model.sampling import Lists, VirtualItems, places, positive_ranks, virtual_items
-from lpgcn.protocol.client import Client, Profile
-from lpgcn.protocol.server import key_client
+from lpgcn.model.sampling import (
+    VirtualItems,
+    listing_keys,
+    places,
+    positive_ranks,
+    renumbered,
+    union,
+    virtual_items,
+)
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.server.server import key_client
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose
-from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.engines.centralized import Centralized, Sampler
 from lpgcn.runtime.hosts.one_process import profiles
+from lpgcn.runtime.machine import Machine
 
 Make = Callable[..., Any]
+Int64 = npt.NDArray[np.int64]
 CONFIG = Config(dim=3, layers=2, lr=0.05, batch_size=7, virtual_items="2", seed=5)
 N_USERS, N_ITEMS = 5, 11
 TRAIN = [(user, item) for user in range(N_USERS) for item in range(8) if (3 * user + item) % 4 < 2]
@@ -36,65 +51,75 @@ PROPOSED = [2**61 + 17 * user for user in range(N_USERS)]
 OWN = [2**62 + 1001 * user for user in range(N_USERS)]
 
 
-class KnowsAllSeeds(Centralized):
-    """Items and their order from the clients' seed, a user's own draws from its own seed."""
+class SampledByAll(Sampler):
+    """The order of items from the clients' seed, a user's own draws from its own seed."""
 
     def __init__(self, split: Split, config: Config, clients_seed: int) -> None:
-        super().__init__(split, config.changed(seed=clients_seed))
-        samples, users = self.samples, np.arange(split.n_users)
-        real = samples.real
+        super().__init__(split.train, config.changed(seed=clients_seed))
+        users, n_items = np.arange(split.n_users), split.n_items
         drawn = [
-            virtual_items(OWN[user], users[user : user + 1], one, VirtualItems(count=2)).items
+            virtual_items(OWN[user], users[[user]], only(mine), n_items, VirtualItems(2)).values
             for user in users
-            if (one := Lists(np.array([0, len(real.of(user))]), real.of(user), real.n_items))
+            if len(mine := self.real[user])
         ]
-        rows = np.repeat(users, [len(items) for items in drawn])
-        virtual = Lists.from_pairs(rows, np.concatenate(drawn), real.n_users, real.n_items)
-        samples.listed_places = real.union(virtual).renumbered(places(samples.catalogue))
-        samples.batches = replace(
-            samples.batches, seed=config.seed, listed_keys=samples.listed_places.keys()
-        )
-        samples.pairs = self._pairs  # type: ignore[method-assign]
-        if "users" in self._adam:
-            about = {"table_rows": split.n_users, "dim": config.dim, "dtype": torch.float32}
-            initial = [
-                embedding_rows(
-                    OWN[user],
-                    Purpose.USER_EMBEDDING,
-                    users[user : user + 1],
-                    deviation=config.init_deviation,
-                    **about,
-                )
-                for user in users
-            ]
-            self._adam["users"] = Adam(torch.cat(initial))
+        listed = union(self.real, Ragged.from_arrays(drawn), n_items)
+        self.listed_places = renumbered(listed, places(self.catalogue))
+        keys = listing_keys(self.listed_places, n_items)
+        self.batches = replace(self.batches, seed=config.seed, listed_keys=keys)
 
-    def _pairs(self, batch: Any) -> Pairs:
-        real = self.samples.real
-        ranks = np.empty(batch.size, dtype=np.int64)
+    def pairs(self, batch: Batch) -> Pairs:
+        positives = np.empty(batch.size, dtype=np.int64)
         for user in set(batch.users.tolist()):
-            mine = np.flatnonzero(batch.users == user)
-            sizes = np.full(len(mine), len(real.of(user)))
-            ranks[mine] = positive_ranks(OWN[user], batch.epoch, batch.positions[mine], sizes)
-        positives = real.items[real.offsets[batch.users] + ranks]
-        negatives = real.n_items + batch.negatives
-        return Pairs.from_samples(batch.users, positives, negatives, 2 * real.n_items)
+            mine, samples = self.real[user], np.flatnonzero(batch.users == user)
+            sizes = np.full(len(samples), len(mine))
+            ranks = positive_ranks(OWN[user], batch.epoch, batch.positions[samples], sizes)
+            positives[samples] = mine[ranks]
+        negatives = self._n_items + batch.negatives
+        return Pairs.from_samples(batch.users, positives, negatives, 2 * self._n_items)
 
 
-def deployed(split: Split, config: Config) -> list[Client]:
+def only(items: Int64) -> Ragged:
+    return Ragged.from_arrays([items])
+
+
+class KnowsAllSeeds(Centralized):
+    """Items from the clients' seed, users each from its own."""
+
+    def __init__(self, split: Split, config: Config, clients_seed: int) -> None:
+        machine = Machine(Plain(), PlainRanker())
+        super().__init__(split, config.changed(seed=clients_seed), machine)
+        self.sampler = SampledByAll(split, config, clients_seed)
+        if "users" in self._adam:
+            about = {"table_rows": split.n_users, "config": config}
+            rows = [
+                embedding_rows(OWN[user], Purpose.USER_EMBEDDING, np.array([user]), **about)
+                for user in range(split.n_users)
+            ]
+            self._adam["users"] = Adam(np.concatenate(rows), Plain())
+
+
+def deployed(split: Split, config: Config, others: int = 0) -> list[Client]:
+    """`others` is added to what all but u_c would propose."""
     made = []
     for user, data in profiles(split, config):
         profile = msgspec.msgpack.decode(data, type=Profile)
-        profile = msgspec.structs.replace(profile, seed=PROPOSED[user], private_seed=OWN[user])
+        proposed = PROPOSED[user] + others * (user != key_client(config.seed, N_USERS))
+        profile = msgspec.structs.replace(profile, seed=proposed, private_seed=OWN[user])
         made.append(Client(msgspec.msgpack.encode(profile)))
     return made
 
 
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+@pytest.mark.parametrize("suite", ["sealed", "paper"])
 def test_with_a_seed_for_everybody_it_is_still_lossless(
-    federation_of: Make, split_of: Make, model: str
+    federation_of: Make,
+    split_of: Make,
+    assert_same: Callable[..., None],
+    model: str,
+    suite: str,
 ) -> None:
-    split, config = split_of(TRAIN, N_USERS, N_ITEMS), CONFIG.changed(model=model)
+    split = split_of(TRAIN, N_USERS, N_ITEMS, [(0, 9), (3, 10)])
+    config = CONFIG.changed(model=model, suite=suite)
     federation = federation_of(split, config)
     federation.clients = deployed(split, config)
     federation.train(4)
@@ -102,14 +127,42 @@ def test_with_a_seed_for_everybody_it_is_still_lossless(
     for done in range(4):
         epoch, step = divmod(done, reference.steps_per_epoch)
         reference.step(epoch, step, config.lr)
-    listed, graph = reference.samples.listed_places, federation.server.routes
+    listed, routes = reference.sampler.listed_places, federation.server.routes
     for user in range(N_USERS):
-        assert np.array_equal(np.sort(graph.listed[user]), listed.of(user))
-    expected, found = reference.state(), federation.state()
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert torch.equal(found[name], value), name
+        assert np.array_equal(np.sort(routes.listed[user]), listed[user])
+    assert_same(federation.state(), reference.state())
     assert federation.server.take_loss() == reference.take_loss()
+    assert federation.server.measure("test") == reference.measure("test")
+
+
+@pytest.mark.parametrize("whose", ["seed", "private_seed"])
+def test_every_seed_matters(federation_of: Make, split_of: Make, whose: str) -> None:
+    """The seed that u_c proposes and a client's own: with another one the model is another."""
+    split, states = split_of(TRAIN, N_USERS, N_ITEMS), []
+    for changed in (0, 1):
+        federation = federation_of(split, CONFIG)
+        federation.clients = deployed(split, CONFIG)
+        party = key_client(CONFIG.seed, N_USERS)
+        profile = msgspec.msgpack.decode(dict(profiles(split, CONFIG))[party], type=Profile)
+        seeds = {"seed": PROPOSED[party], "private_seed": OWN[party]}
+        seeds[whose] += changed
+        other = msgspec.structs.replace(profile, **seeds)
+        federation.clients[party] = Client(msgspec.msgpack.encode(other))
+        federation.train(2)
+        states.append(federation.state()["items.parameter"])
+    assert not np.array_equal(*states)
+
+
+def test_the_seed_of_a_client_that_is_not_asked_for_one_does_not_matter(
+    federation_of: Make, split_of: Make, assert_same: Callable[..., None]
+) -> None:
+    split, states = split_of(TRAIN, N_USERS, N_ITEMS), []
+    for others in (0, 1):
+        federation = federation_of(split, CONFIG)
+        federation.clients = deployed(split, CONFIG, others)
+        federation.train(2)
+        states.append(federation.state())
+    assert_same(*states)
 
 
 def test_the_seed_of_the_batches_stays_with_the_server(split_of: Make) -> None:

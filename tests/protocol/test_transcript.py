@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from lpgcn.config import Config
-from lpgcn.protocol.transcript import Transcript, read
+from lpgcn.model.sampling import catalogue
+from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
+from lpgcn.protocol.server.script import mask_peers
+from lpgcn.protocol.suite import SUITES, Kind
+from lpgcn.protocol.transcript import NUMBERS, Observation, Transcript, read
+from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire.fields import Packed
 
 Make = Callable[..., Any]
 TINY = Config(dim=3, layers=2, batch_size=7, virtual_items="2", seed=5)
@@ -34,43 +39,139 @@ def test_everything_that_was_received_is_there(
         assert not path.exists(), "it has its name when it is complete"
     assert [file.name for file in path.parent.iterdir()] == ["run.jsonl"]
     seen = read(path)
-    sizes = Counter((one.party, one.size) for one in seen if one.party != "server")
-    assert sizes == Counter((f"client {user}", len(data)) for user, data in federation.requests)
-    at_server = Counter((one.sender, one.size) for one in seen if one.party == "server")
-    assert at_server == Counter((f"client {user}", len(data)) for user, data in federation.replies)
+    received = Counter(map(in_short, (one for one in seen if one.party != "server")))
+    assert received == Counter(
+        sent(client, REQUESTS, f"client {client}", "server", data)
+        for client, data in federation.requests
+    )
+    replies = tuple({row.reply for row in PHASES.values()})
+    at_server = Counter(map(in_short, (one for one in seen if one.party == "server")))
+    assert at_server == Counter(
+        sent(client, union(replies), "server", f"client {client}", data)
+        for client, data in federation.replies
+    )
     assert not any(one.opened for one in seen if one.party == "server")
 
 
-def test_a_client_reads_what_others_pushed(federation_of: Make, split_of: Make) -> None:
+def union(kinds: tuple[type, ...]) -> Any:
+    found: Any = kinds[0]
+    for kind in kinds[1:]:
+        found |= kind
+    return found
+
+
+def in_short(one: Observation) -> tuple[Any, ...]:
+    fields = tuple(
+        (name, tuple(value) if isinstance(value, list) else value)
+        for name, value in sorted(one.fields.items())
+    )
+    place = one.pass_number, Phase[one.phase], one.layer
+    return one.party, one.sender, one.kind, place, one.size, fields
+
+
+def sent(client: int, kinds: Any, party: str, sender: str, data: bytes) -> tuple[Any, ...]:
+    """What an observation of these bytes says, in short."""
+    message = m.decode(data, kinds, limit=len(data))
+    header = m.read_header(message, m.run_of(message), client)
+    fields = {name: getattr(message, name) for name in m.content_fields(type(message))}
+    for name in NUMBERS.get(type(message), ()):
+        fields[name] = tuple(np.frombuffer(fields[name], dtype="<u4").tolist())
+    place = header.pass_number, Phase(header.phase), header.layer
+    return party, sender, type(message).__name__, place, len(data), tuple(sorted(fields.items()))
+
+
+def test_numbers_are_decoded_wherever_a_server_packs_some(
+    federation_of: Make, split_of: Make
+) -> None:
+    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    federation.initialise()
+    script, server = federation.server._script, federation.server
+    rounds = [*script.verification(mask_peers(4, np.arange(4)))]
+    rounds += script.step(server.batches.draw(0, 0))
+    packed = {
+        (one.kinds[0], name)
+        for one in rounds
+        for name, field in one.down.items()
+        if isinstance(field, Packed)
+    }
+    # The one number that is the same for everybody.
+    packed.add((m.Update, "batch_size"))
+    assert packed == {(kind, name) for kind, names in NUMBERS.items() for name in names}
+
+
+@both_suites
+def test_a_client_reads_what_others_pushed(federation_of: Make, split_of: Make, suite: str) -> None:
     """Final item vectors, as a client opened them, are those that their owners have."""
-    seen: list[Any] = []
-    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), TINY, witness=seen.append)
+    seen: list[Observation] = []
+    config = TINY.changed(suite=suite)
+    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=seen.append)
     federation.train(1)
     federation.server.predict([2])
-    (opened,) = seen[-1 if seen[-1].party == "client 2" else -2].opened
-    assert (opened.what, opened.senders) == ("items", list(range(9)))
-    found = np.stack([np.frombuffer(row, dtype=np.float32) for row in opened.rows])
+    (catalogue_of_2,) = [one for one in seen if one.phase == "PREDICT" and one.party != "server"]
+    (opened,) = catalogue_of_2.opened
+    assert (opened.what, opened.senders) == ("ITEM_FINAL", list(range(9)))
+    by_place = np.stack([np.frombuffer(row, dtype=np.float32) for row in opened.rows])
+    found, checked = by_place[np.argsort(catalogue(config.seed, 9))], 0
     for client in federation.clients:
-        if (owner := client.passes.owner) is not None:
-            assert torch.equal(torch.from_numpy(found[owner.places]), owner.nodes.final())
+        owned = client.party.owned_items()
+        if len(owned):
+            assert np.array_equal(found[owned], client.party.finals()["items"])
+            checked += len(owned)
+    assert checked == 9
+
+
+@both_models
+@both_suites
+def test_what_was_opened_is_what_the_phase_is_about(
+    federation_of: Make, split_of: Make, model: str, suite: str
+) -> None:
+    """Each row that a client could read has the sender by whom it knows it, and its plain size."""
+    seen: list[Observation] = []
+    config = TINY.changed(model=model, suite=suite)
+    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=seen.append)
+    federation.train(2)
+    federation.server.measure("valid")
+    routes, vector = federation.server.routes, config.dim * config.number_bytes
+    sums = suite == "sealed"
+    kinds = set()
+    for one in (one for one in seen if one.opened):
+        client = int(one.party.split()[1])
+        for opened in one.opened:
+            assert len(opened.senders) == len(opened.rows)
+            kinds.add(opened.what)
+            if opened.what in ("USER_FORWARD", "USER_BACKWARD", "USER_FINAL"):
+                assert set(opened.senders) <= set(range(len(routes.neighbours[client])))
+            elif opened.what == "PUSH":
+                known = routes.by_client if sums else routes.listed_elsewhere
+                assert set(opened.senders) <= set(range(len(known[client])))
+            if opened.what in ("USER_FORWARD", "USER_BACKWARD", "USER_FINAL", "PUSH"):
+                assert {len(row) for row in opened.rows} <= {vector}
+    rows = {kind.name for kind in SUITES[suite].keys}
+    assert kinds == {"BITS", *rows}, "every kind of row is opened by somebody"
+    assert Kind.NUMBERS.name not in kinds
 
 
 def test_bits_of_verification_say_which_listed_items_are_real(
     federation_of: Make, split_of: Make
 ) -> None:
-    seen: list[Any] = []
+    seen: list[Observation] = []
     federation = federation_of(split_of(TRAIN, 4, 9), TINY, witness=seen.append)
-    federation.server.initialise()
-    server, split = federation.server, federation.split
+    federation.initialise()
+    routes, split = federation.server.routes, federation.split
+    order, checked = catalogue(TINY.seed, 9), 0
     for one in (one for one in seen if one.phase == "ANSWERS" and one.opened):
         owner = int(one.party.split()[1])
-        near = federation.clients[owner].passes.owner.neighbourhood
-        items = federation.clients[owner].passes.owner.items
-        for handle, row in enumerate(one.opened[0].rows):
-            listed = items[near.of(handle)]
+        (opened,) = one.opened
+        assert opened.what == "BITS"
+        for handle, row in zip(opened.senders, opened.rows, strict=True):
+            pair = routes.by_owner[owner][handle]
+            listed = order[routes.entries[pair]]
             bits = np.unpackbits(np.frombuffer(row, np.uint8), count=len(listed))
-            user = server.routes.neighbours[owner][handle]
-            assert np.array_equal(bits, np.isin(listed, split.train.items_of(user)))
+            assert np.array_equal(
+                bits, np.isin(listed, split.train.items_of(routes.pair_client[pair]))
+            )
+            checked += 1
+    assert checked == routes.n_pairs > 0
 
 
 def test_what_was_written_before_an_error_is_kept(

@@ -7,6 +7,7 @@ import pytest
 from lpgcn.config import Config, Model, Suite
 from lpgcn.data import Interactions, Split, load
 from lpgcn.runtime.engines.federated import Federated
+from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.engines.simulated import Simulated
 
@@ -46,7 +47,7 @@ def test_both_ledgers_are_equal(
     )
     engines = [
         Federated(split, config, planner_for(split, config)),
-        Simulated(split, config, planner_for(split, config)),
+        Simulated(split, config, planner_for(split, config), Machine.with_threads(1)),
     ]
     for engine in engines:
         for step in range(3):

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import lpgcn
 from lpgcn.config import Config, ConfigError
 from lpgcn.evaluation import Evaluation
-from lpgcn.runtime import training
 from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs.saved_model import ModelError, Recommender
+from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
 from lpgcn.runtime.runs.source import Source, SourceError
 from lpgcn.runtime.runs.training import Observer, Summary, train
@@ -137,7 +138,7 @@ class Spy:
         """A validation that is best the second time: these parameters are the ones to test."""
         times = self.calls.count("valid")
         if times == 2:
-            self.best = {name: value.clone() for name, value in self.engine.parameters().items()}
+            self.best = self.engine.parameters()
         return [0.0, 0.1, 0.3, 0.2, 0.1, 0.3, 0.3][times]
 
     def set_parameters(self, parameters: Mapping[str, Any]) -> None:
@@ -150,7 +151,7 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[Spy]:
     spies: list[Spy] = []
 
     def make(split: Any, config: Config, *_: Any) -> Spy:
-        spies.append(Spy(Centralized(split, config)))
+        spies.append(Spy(Centralized(split, config, Machine.with_threads(1))))
         return spies[-1]
 
     monkeypatch.setattr(training, "engine_for", make)
@@ -177,7 +178,7 @@ def test_a_finished_run_is_described_by_its_summary(source: Source, tmp_path: Pa
     best = RunFolder(tmp_path).metrics()[summary.best_epoch - 1]
     assert (best.loss, best.valid) == (summary.loss, summary.valid)
     assert summary.steps == EPOCHS * STEPS_PER_EPOCH
-    again = Recommender.load(tmp_path).evaluate(source.open(CONFIG.seed), (5, 20))
+    again = Recommender.load(tmp_path).evaluate(source.open(), (5, 20))
     assert (again.values, again.n_users) == (summary.test, summary.test_users)
     assert RunFolder(tmp_path).describe().config == CONFIG
 
@@ -224,7 +225,7 @@ def test_changed_data_is_noticed(tmp_path: Path, epochs: int) -> None:
     train(source, out=tmp_path / "run", resume=True)
     write_interactions(tmp_path / "all.txt", changed=1)
     with pytest.raises(ModelError, match="the data has changed"):
-        Recommender.load(tmp_path / "run").evaluate(source.open(0), (20,))
+        Recommender.load(tmp_path / "run").evaluate(source.open(), (20,))
 
 
 @settings(deadline=None, max_examples=30)
@@ -300,7 +301,24 @@ def test_a_saved_run_finds_its_files_from_anywhere(
     interrupt(Source(dataset="small", train="all.txt"), CONFIG, tmp_path / "run", steps=1)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert RunFolder(tmp_path / "run").describe().source.open(0).n_users == 30
+    assert RunFolder(tmp_path / "run").describe().source.open().n_users == 30
+
+
+def test_the_split_has_a_seed_of_its_own(source: Source, tmp_path: Path) -> None:
+    found = {
+        (seed, split_seed): train(
+            msgspec.structs.replace(source, split_seed=split_seed),
+            CONFIG.changed(seed=seed, epochs=1),
+            out=tmp_path / f"{seed}-{split_seed}",
+        )
+        for seed, split_seed in ((0, 0), (1, 0), (0, 1))
+    }
+    same, other_training, other_split = found.values()
+    assert same.fingerprint == other_training.fingerprint != other_split.fingerprint
+    assert same.loss != other_training.loss
+    with pytest.raises(RunFolderError, match="has split_seed 0, not 1"):
+        moved = msgspec.structs.replace(source, split_seed=1)
+        train(moved, out=tmp_path / "1-0", resume=True)
 
 
 def test_options_about_files_go_with_a_file() -> None:

@@ -5,7 +5,7 @@ plan, no thread and no kind of processor, and may be added up in parts, by anybo
 
     --dtype      rows         forward                backward, B samples a batch
     float32      32 bits      2^-24, up to 128       2^-k, k = 36 − ⌈log2 B⌉, at most 25
-    float64      64 bits      2^-44, up to 2^19      2^-(k + 20)
+    float64      64 bits      2^-44, up to 512       2^-(k + 20)
 
 Gradients travel before they are divided by B, so the largest of them grows with B: the grid leaves
 room for B/32. (Gowalla, B = 739,706: range 2^15, largest push seen 3,800.) Nothing wraps: what does
@@ -15,16 +15,14 @@ not fit is a `GridError`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.errors import LpgcnError
+from lpgcn.model.kernels import Float64, Floats, Int64, Integers, Kernels
 
 Dtype = Literal["float32", "float64"]
-Integers = npt.NDArray[np.signedinteger[Any]]
-Floats = npt.NDArray[np.floating[Any]]
 
 _FORWARD_EXPONENT = 24
 _BACKWARD_EXPONENT = 25
@@ -73,20 +71,26 @@ class Grid:
         """The largest integer that travels; in 64 bits it leaves room for sums."""
         return 2**31 - 1 if self.integer is np.int32 else 2**53 - 1
 
-    def round(self, values: Floats, where: str) -> Integers:
-        """The nearest integers to `values`, in steps of the grid; `where` is for errors."""
-        rounded = np.rint(values)
-        # A number that is none compares as false, so that it is refused as well. One more than the
-        # largest is a power of two, which values of either precision are compared with exactly.
-        if not (np.abs(rounded) < float(self.largest + 1)).all():
-            self._refuse(float(np.abs(values).max()), where)
-        return rounded.astype(self.integer)
+    def round(
+        self, rows: Floats | Int64, factor: Float64, where: str, kernels: Kernels
+    ) -> Integers:
+        """The nearest integers to factor_r · row, in steps of the grid; `where` is for errors."""
+        rounded, largest = kernels.rounded(rows, factor, self.integer)
+        if largest > self.largest:
+            self._refuse(largest, where)
+        return rounded
 
     def fit(self, sums: Integers, where: str) -> Integers:
         """Sums as integers that travel."""
         if sums.size and max(int(sums.max()), -int(sums.min())) > self.largest:
             self._refuse(float(np.abs(sums.astype(np.float64)).max()), where)
         return sums.astype(self.integer)
+
+    def check_sums(self, rows: Integers, longest: int, where: str) -> None:
+        """Refuse rows of which so many might not add up in 64 bits."""
+        largest = max(int(rows.max(initial=0)), -int(rows.min(initial=0)))
+        if largest * longest >= 2**63:
+            self._refuse(float(largest), where)
 
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(

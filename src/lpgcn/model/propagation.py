@@ -46,15 +46,21 @@ class Nodes:
 
     def begin(self, initial: Floats) -> Forward:
         """e^(0) are parameters of these nodes."""
-        grid = self.forward_grid
-        scaled = initial * (self.scale * grid.steps)[:, None]
-        return Forward(self, (grid.round(scaled, f"layer 0 forward, {self.name}"),))
+        grid, where = self.forward_grid, f"layer 0 forward, {self.name}"
+        return Forward(self, (grid.round(initial, self.scale * grid.steps, where, self.kernels),))
 
     def build(self, arrived: Integers) -> Forward:
         """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
         return Forward(self, (self.averages(arrived),))
 
+    def check_sums(self, rows: Integers, segments: Ragged) -> None:
+        """Sums of 32-bit numbers always fit; those of 64-bit ones are refused if they might not."""
+        if self.forward_grid.integer is np.int64:
+            longest = int(segments.lengths.max(initial=0))
+            self.forward_grid.check_sums(rows, longest, f"a sum, {self.name}")
+
     def averages(self, arrived: Integers, present: Bits | None = None) -> Integers:
+        self.check_sums(arrived, self.segments)
         return self.kernels.averages(self.segments, arrived, self.inverse_degree, present)
 
 
@@ -80,10 +86,11 @@ class Forward:
         nodes, every = self.nodes, slice(None)
         which = every if rows is None else rows
         segments = nodes.segments if rows is None else nodes.segments.only(rows)
+        nodes.check_sums(arrived, segments)
         last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
         total = last.astype(np.int64)
         for push in self.pushes:
-            total += push[which]
+            total += push if rows is None else push.take(rows, axis=0)
         readout = nodes.unscale[which] * (nodes.forward_grid.unit / (nodes.layers + 1))
         return (total * readout[:, None]).astype(nodes.dtype)
 
@@ -91,7 +98,7 @@ class Forward:
         """e^(0) of some nodes, as it was pushed."""
         nodes = self.nodes
         scale = nodes.unscale[rows] * nodes.forward_grid.unit
-        return self.pushes[0][rows] * scale[:, None]
+        return self.pushes[0].take(rows, axis=0) * scale[:, None]
 
     def regulariser(self, loss: LossGradient) -> Float64:
         """½λn·‖e^(0)‖² of every node that the batch touches, in n samples: its part of the loss."""
@@ -105,7 +112,7 @@ class Forward:
         grid = nodes.backward_grid
         scale = nodes.scale[loss.rows] / (nodes.layers + 1)
         where = f"layer {nodes.layers} backward, {nodes.name}"
-        from_loss = grid.round(loss.sums * scale[:, None], where)
+        from_loss = grid.round(loss.sums, scale, where, nodes.kernels)
         push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
         push[loss.rows] = from_loss
         return Backward(self, loss, from_loss, nodes.layers, push)
@@ -128,7 +135,7 @@ class Backward:
         nodes, rows = self.forward.nodes, self.loss.rows
         push = nodes.averages(arrived, present)
         if len(rows):
-            touched = push[rows].astype(np.int64) + self.from_loss
+            touched = push.take(rows, axis=0).astype(np.int64) + self.from_loss
             where = f"layer {self.layer - 1} backward, {nodes.name}"
             push[rows] = nodes.backward_grid.fit(touched, where)
         return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
@@ -145,7 +152,7 @@ class Backward:
         nodes, rows = self.forward.nodes, self.loss.rows
         where, grid = f"update, {nodes.name}", nodes.backward_grid
         decay = self.loss.in_samples * nodes.reg * nodes.scale[rows] * grid.steps
-        decayed = grid.round(self.forward.initial(rows) * decay[:, None], where)
+        decayed = grid.round(self.forward.initial(rows), decay, where, nodes.kernels)
         push = self.push.copy()
         push[rows] = grid.fit(push[rows].astype(np.int64) + decayed, where)
         return push
@@ -154,11 +161,13 @@ class Backward:
 def building_push(parameter: Floats, items: Nodes) -> Integers:
     """W_i on the forward grid, as it goes out to the users that are built from it."""
     grid = items.forward_grid
-    return grid.round(parameter * grid.steps, f"building users, {items.name}")
+    where, factor = f"building users, {items.name}", np.full(len(items), grid.steps)
+    return grid.round(parameter, factor, where, items.kernels)
 
 
 def gradient_of_building(items: Nodes, arrived: Integers, batch_size: int) -> Gradient:
     """∂Loss/∂W_i = Σ_{u ∈ U_i} of what the users pushed, at the owner of the items."""
+    items.check_sums(arrived, items.segments)
     sums = items.kernels.sums(items.segments, arrived)
     factor = np.full(len(items), items.backward_grid.unit / batch_size)
     return Gradient(sums, factor, np.zeros(len(items)))

@@ -16,7 +16,8 @@ _STYLES: Final = {
     "federated sealed": ("o", 2.5),
     "federated paper": ("x", 2.0),
 }
-"""Line and width: curves that are equal lie in one another and are still all seen."""
+"""Line and width, whatever the plan: curves that are equal lie in one another and are still all
+seen."""
 
 
 def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> None:
@@ -32,7 +33,7 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
             lines, key=lambda line: (line.model, line.virtual_items, line.run)
         ):
             points = list(part)
-            style, width = _STYLES[run]
+            style, width = _STYLES[run.partition(",")[0]]
             panel.plot(
                 [line.epoch for line in points],
                 [getattr(line, name) for line in points],

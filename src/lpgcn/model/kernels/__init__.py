@@ -50,6 +50,15 @@ class Kernels(Protocol):
         """
         ...
 
+    def rounded(
+        self, rows: Floats | Int64, factor: Float64, integer: type[np.signedinteger[Any]]
+    ) -> tuple[Integers, float]:
+        """rint(factor_r · row), and the largest of its magnitudes: infinite, if one is no number.
+
+        What does not fit `integer` is not to be used.
+        """
+        ...
+
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         """left[lefts[p]] · right[rights[p]] for every pair: products in float64, added from the
         first column to the last."""

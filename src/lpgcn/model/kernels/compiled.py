@@ -64,6 +64,17 @@ class Compiled:
     def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
         return self._reduce(segments, rows, np.dtype(np.int64), weights=weights, steps=steps)
 
+    def rounded(
+        self, rows: Floats | Int64, factor: Float64, integer: type[np.signedinteger[Any]]
+    ) -> tuple[Integers, float]:
+        out = np.empty(rows.shape, integer)
+        largest = [0.0]
+        self._each_row(
+            lambda first, last: largest.append(_rounded(first, last, rows, factor, out)),
+            *rows.shape,
+        )
+        return out, max(largest)
+
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         out = np.empty(len(lefts))
         self._each_row(
@@ -227,6 +238,21 @@ def _only_present(offsets, values, present):
             count += present[values[entry]]
         ends[r + 1] = count
     return ends, kept[:count]
+
+
+@_compiled
+def _rounded(first, last, rows, factor, out):
+    """out_r = rint(factor_r · row_r); the largest magnitude, infinite if one is no number."""
+    largest = 0.0
+    for r in range(first, last):
+        for c in range(rows.shape[1]):
+            number = np.rint(rows[r, c] * factor[r])
+            out[r, c] = number
+            magnitude = abs(number)
+            # A comparison that is false for what is no number.
+            if not magnitude <= largest:
+                largest = magnitude if magnitude == magnitude else np.inf
+    return largest
 
 
 @_compiled

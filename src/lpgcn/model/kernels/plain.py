@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from lpgcn.model.kernels import (
@@ -49,6 +52,14 @@ class Plain:
         products = rows.take(segments.values, axis=0) * weights.astype(np.float64)[:, None]
         rounded = np.rint(products * steps).astype(np.int64)
         return _one_sum(rounded) if len(segments) == 1 else _reduce(segments, rounded)
+
+    def rounded(
+        self, rows: Floats | Int64, factor: Float64, integer: type[np.signedinteger[Any]]
+    ) -> tuple[Integers, float]:
+        numbers = np.rint(rows * factor[:, None])
+        largest = float(np.abs(numbers).max(initial=0.0))
+        with np.errstate(invalid="ignore"):
+            return numbers.astype(integer), math.inf if math.isnan(largest) else largest
 
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         products = left.take(lefts, axis=0).astype(np.float64) * right.take(rights, axis=0)

@@ -162,7 +162,7 @@ class LossPart:
                 reading.check_length(getattr(message, name), name, 0, 0)
             return None
         handles = np.empty(0, dtype=np.int64)
-        if message.slots:
+        if message.slots or message.wishing:
             wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
             handles = np.flatnonzero(wishing)
         slots = reading.numbers(message.slots, "slots", below=1 << 31, count=len(handles))

@@ -78,6 +78,7 @@ class Owner:
 
     def push(self, rows: Integers, grid: Grid) -> Integers:
         """What goes to the neighbours, and in the last row what goes to this client's own user."""
+        self.nodes.check_sums(rows, self._outgoing)
         sums = self.nodes.kernels.sums(self._outgoing, rows)
         return grid.fit(sums, f"a push of {self.nodes.name}")
 

@@ -7,6 +7,7 @@ them before it changes anything, so that a message that is refused leaves the cl
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ from lpgcn.ragged import Ragged
 Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 Answer = tuple[m.Message, "Party"]
+_PUSHES: Final = ("pushes", "pushes_present")
+_USERS: Final = ("users", "users_present")
 
 
 class Party:
@@ -76,7 +79,8 @@ class Party:
     def build(self, message: m.Exchange, header: Header) -> Answer:
         """LightGCN+: what users are built from goes out (Algorithm 7, line 16)."""
         owner = self._as_owner()
-        _nothing_in(message, "pushes", "users")
+        _nothing_in(message, *_PUSHES, *_USERS)
+        reading.flag(message.wants_user, "wants_user")
         wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
         rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
         pushes, own_row = self._pushed(header, wanted, rows, owner.nodes.forward_grid)
@@ -101,9 +105,9 @@ class Party:
 
     def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
         user, owner = self._user, self._owner
-        _nothing_in(message, "users")
+        _nothing_in(message, *_USERS)
         if built_in is None:
-            _nothing_in(message, "pushes")
+            _nothing_in(message, *_PUSHES)
             of_user = user.nodes.begin(user.tables["users"].parameter)
         else:
             of_user = user.nodes.build(self._arrived_pushes(self._pass, message, built_in))
@@ -200,7 +204,7 @@ class Party:
     def update_built(self, message: m.Update, header: Header) -> Answer:
         """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
         owner, (rate, batch_size) = self._as_owner(), _for_adam(message)
-        _nothing_in(message, "pushes")
+        _nothing_in(message, *_PUSHES)
         pushed = self._pushed_before(header)
         arrived = self._arrived_users(self._pass, message, pushed, Kind.USER_BACKWARD)
         assert arrived is not None
@@ -285,7 +289,7 @@ class Party:
         """The vectors of an owner's neighbours, and in the last row that of its own user."""
         if self._owner is None:
             if message.users or message.users_present:
-                _nothing_in(message, "users", "users_present")
+                _nothing_in(message, *_USERS)
             return None
         keys, count = self._keys, len(self._owner.neighbours)
         which = _present(message.users_present, "users_present", count)

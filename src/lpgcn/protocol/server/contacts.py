@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.model.sampling import contains
 from lpgcn.protocol.server.routes import Routes
 from lpgcn.ragged import Ragged
 
@@ -52,7 +53,9 @@ class Contacts:
     def meet(self, clients: Int64, owners: Int64) -> Meeting:
         """The handles of these; whoever has none yet gets the next ones."""
         wanted = clients * self._n + owners
-        new = np.setdiff1d(wanted, self._keys)
+        # With counts np.unique sorts, which takes a fraction of the time of its hashing.
+        distinct, _ = np.unique(wanted, return_counts=True)
+        new = distinct[~contains(self._keys, distinct)]
         client, owner = np.divmod(new, self._n)
         at_client = _hand_out(self._next_at_client, client)
         at_owner = _hand_out(self._next_at_owner, owner)
