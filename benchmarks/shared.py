@@ -3,9 +3,13 @@
     LPGCN_DATA=… python benchmarks/shared.py [--rounds 3] [--datasets demo gowalla]
 
 First `lpgcn train demo`, centralised, five epochs: alone, and beside one other job of two busy
-threads, which this script starts and ends. On two processors a fair share of the time is twice as
-long; threads that spin at barriers took some forty times. Then the steps of `simulated`, which
-counts every message of a federation, beside those of `centralized`, in turns.
+threads, which this script starts and ends. On two processors a fair share makes a run that keeps
+both busy twice as long. Then the steps of `simulated`, which counts every message of a federation,
+beside those of `centralized`, in turns.
+
+Others may use the machine, too. So a run beside the job counts with its median, one alone with its
+best, which makes the ratio larger, and of steps the ratio of medians and that of the best must both
+be below the target.
 """
 
 from __future__ import annotations
@@ -67,7 +71,7 @@ def seconds_of_a_run(folder: Path) -> float:
 
 
 def beside_another_job(rounds: int) -> tuple[float, float]:
-    """The median seconds of a run alone, and beside the other job."""
+    """The seconds of the best run alone, and of the median one beside the other job."""
     alone, beside = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
@@ -76,11 +80,13 @@ def beside_another_job(rounds: int) -> tuple[float, float]:
             alone.append(seconds_of_a_run(folder))
             with another_job():
                 beside.append(seconds_of_a_run(folder))
-    return statistics.median(alone), statistics.median(beside)
+    return min(alone), statistics.median(beside)
 
 
-def simulated_beside_centralized(dataset: str, planner: str, steps: int) -> tuple[float, float]:
-    """The median seconds of a step of each; the first, which compiles, is left out."""
+def simulated_beside_centralized(
+    dataset: str, planner: str, steps: int
+) -> dict[str, tuple[float, float]]:
+    """The median and the best seconds of a step of each; the first, which compiles, is left out."""
     split, machine = load(dataset), Machine.with_threads(2)
     config = Config().changed(planner=planner)
     engines = {
@@ -93,8 +99,7 @@ def simulated_beside_centralized(dataset: str, planner: str, steps: int) -> tupl
             start = time.perf_counter()
             engine.step(*divmod(number, engine.steps_per_epoch), config.lr)
             seconds[name].append(time.perf_counter() - start)
-    simulated, centralized = (statistics.median(times[1:]) for times in seconds.values())
-    return simulated, centralized
+    return {name: (statistics.median(times[1:]), min(times[1:])) for name, times in seconds.items()}
 
 
 def verdict(ratio: float, most: float) -> str:
@@ -106,7 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--datasets", nargs="*", default=["demo", "gowalla"])
-    parser.add_argument("--planner", default="cover", help="of simulated; a step hardly depends")
+    parser.add_argument("--planner", default="cover", help="of simulated")
     arguments = parser.parse_args()
     keep_freed_memory()
     alone, beside = beside_another_job(arguments.rounds)
@@ -116,12 +121,16 @@ def main() -> None:
         flush=True,
     )
     for dataset in arguments.datasets:
-        simulated, centralized = simulated_beside_centralized(
-            dataset, arguments.planner, arguments.steps
-        )
+        found = simulated_beside_centralized(dataset, arguments.planner, arguments.steps)
+        for name, (median, best) in found.items():
+            print(f"{dataset}, a step {name}: median {1e3 * median:.1f} ms, best {1e3 * best:.1f}")
+        ratios = [
+            ours / theirs
+            for ours, theirs in zip(found["simulated"], found["centralized"], strict=True)
+        ]
         print(
-            f"{dataset}, a step: simulated {1000 * simulated:.1f} ms, centralized "
-            f"{1000 * centralized:.1f} ms; {verdict(simulated / centralized, LEDGER)}",
+            f"{dataset}, simulated / centralized: median {ratios[0]:.2f}, best {ratios[1]:.2f}; "
+            f"{verdict(max(ratios), LEDGER)}",
             flush=True,
         )
 

@@ -11,12 +11,15 @@ as float32 does, so that losses agree to some units of their seventh digit.
 
 After a call of torch its OpenMP threads spin for milliseconds and hold the processors that our
 threads would be woken on. So each contender is measured in a block of consecutive steps, after one
-step that is not counted, and blocks, not steps, take turns; the median of all steps counts.
+step that is not counted, and blocks, not steps, take turns. Where others use the machine as well,
+threads that spin suffer more than ours: look at the load first. The ratio of the median steps and
+that of the best must both reach a target.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 import warnings
@@ -132,8 +135,8 @@ def check_same_work(contenders: dict[str, Step]) -> None:
         print(f"step {number}: losses agree, {min(losses.values()):.6f} ± {spread:.0e}")
 
 
-def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, float]:
-    """The median seconds of a step of each, in blocks that take turns."""
+def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, tuple[float, float]]:
+    """The median and the best seconds of a step of each, in blocks that take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for first in range(CHECKED_STEPS, CHECKED_STEPS + rounds * (steps + 1), steps + 1):
         for name, step in contenders.items():
@@ -142,7 +145,7 @@ def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, f
                 start = time.perf_counter()
                 step(number)
                 seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return {name: (statistics.median(times), min(times)) for name, times in seconds.items()}
 
 
 def main() -> None:
@@ -179,17 +182,25 @@ def main() -> None:
         f"Gowalla, {len(split.train)} interactions, LightGCN, d={config.dim}, L={config.layers}, "
         f"batch {config.batch_size}, 2 threads, torch {torch.__version__}"
     )
+    load_before = os.getloadavg()[0]
     check_same_work(contenders)
     seconds = measure(contenders, arguments.rounds, arguments.steps)
-    print(f"\n{'median step':<22}{'ms':>8}{'/ ours':>8}")
-    for name, figure in seconds.items():
-        print(f"{name:<22}{1000 * figure:8.1f}{figure / seconds['ours']:8.1f}")
-    reached = {name: seconds[name] / seconds["ours"] >= ratio for name, ratio in TARGETS.items()}
+    ratios = {
+        name: [theirs / ours for theirs, ours in zip(figures, seconds["ours"], strict=True)]
+        for name, figures in seconds.items()
+    }
+    print(f"\nload before: {load_before:.1f}, after: {os.getloadavg()[0]:.1f} of 2 processors")
+    print(f"{'a step':<22}{'median ms':>10}{'/ ours':>8}{'best ms':>10}{'/ ours':>8}")
+    for name, (median, best) in seconds.items():
+        print(
+            f"{name:<22}{1e3 * median:10.1f}{ratios[name][0]:8.1f}"
+            f"{1e3 * best:10.1f}{ratios[name][1]:8.1f}"
+        )
     print(
         "targets: "
         + "; ".join(
-            f"{ratio:.0f}x of {name} {'reached' if reached[name] else 'NOT reached'}"
-            for name, ratio in TARGETS.items()
+            f"{target:.0f}x of {name} {'reached' if min(ratios[name]) >= target else 'NOT reached'}"
+            for name, target in TARGETS.items()
         )
     )
 

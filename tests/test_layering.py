@@ -123,7 +123,7 @@ def test_torch_is_for_the_methods_that_need_autograd(path: Path) -> None:
 
 
 def without(folder: Path, *modules: str) -> dict[str, str]:
-    """An environment for a new process, and all that it starts, in which these are not installed."""
+    """An environment for a new process, and those that it starts, without these modules."""
     lines = [f"sys.modules[{module!r}] = None\n" for module in modules]
     (folder / "sitecustomize.py").write_text("import sys\n" + "".join(lines))
     return {**os.environ, "PYTHONPATH": str(folder)}

@@ -31,7 +31,7 @@ class Ragged:
     @classmethod
     def from_rows(cls, rows: Int64, values: Int64, n_rows: int) -> Ragged:
         """From one row number for each value, never falling."""
-        return cls(np.searchsorted(rows, np.arange(n_rows + 1)), values)
+        return cls.from_lengths(np.bincount(rows, minlength=n_rows), values)
 
     @classmethod
     def from_pairs(cls, rows: Int64, values: Int64, n_rows: int) -> Ragged:

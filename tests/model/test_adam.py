@@ -1,4 +1,4 @@
-"""Adam: one written-down order of IEEE operations, and the same bits for rows alone or in a table."""
+"""Adam: one written-down order of IEEE operations, the same bits for rows alone or in a table."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ def decimal_step(θ: Decimal, m: Decimal, v: Decimal, g: Decimal, t: int, rate: 
     factor=st.floats(1e-16, 1e-6),
     decay=st.floats(0, 1e-2),
 )
-def test_equals_the_paper_in_fifty_digits(
-    integers: list[int], factor: float, decay: float
-) -> None:
+def test_equals_the_paper_in_fifty_digits(integers: list[int], factor: float, decay: float) -> None:
     adam = Adam(np.full((1, 1), 0.75), Plain())
     with localcontext(prec=50):
         θ, m, v = Decimal("0.75"), Decimal(0), Decimal(0)
@@ -107,7 +105,8 @@ def test_equals_the_paper_in_fifty_digits(
 
 @each_kernels
 @pytest.mark.parametrize(
-    ("floating", "integer", "tolerance"), [(np.float32, np.int32, 2e-6), (np.float64, np.int64, 1e-14)]
+    ("floating", "integer", "tolerance"),
+    [(np.float32, np.int32, 2e-6), (np.float64, np.int64, 1e-14)],
 )
 @pytest.mark.parametrize("dim", [3, 64])
 def test_equals_torch_to_rounding(
@@ -176,9 +175,7 @@ def test_a_state_is_a_copy_and_a_gradient_is_only_read(kernels: Kernels) -> None
 
 @each_precision
 @pytest.mark.parametrize("dim", [5, 64])
-def test_a_restored_state_goes_on_with_the_same_bits(
-    dim: int, floating: Any, integer: Any
-) -> None:
+def test_a_restored_state_goes_on_with_the_same_bits(dim: int, floating: Any, integer: Any) -> None:
     """Also in another make of kernels, as a run that goes on in another way to run."""
     uninterrupted = Adam(start(9, dim, floating), KERNELS[0])
     uninterrupted.step(drawn(9, dim, integer, seed=1), 0.1)

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 from lpgcn.config import Config
 from lpgcn.model.grid import Grid, GridError
+from lpgcn.model.kernels import Kernels
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
@@ -26,7 +27,10 @@ DTYPES = ["float32", "float64"]
 LIMITS = {"float32": 2**31, "float64": 2**53}
 """The smallest integer that does not fit."""
 
+KERNELS: list[Kernels] = [Plain(), Compiled(Threads(1))]
+
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_kernels = pytest.mark.parametrize("kernels", KERNELS, ids=["plain", "compiled"])
 
 
 def near(limit: int, width: int) -> st.SearchStrategy[float]:
@@ -39,10 +43,17 @@ def near(limit: int, width: int) -> st.SearchStrategy[float]:
     )
 
 
+def rounded(grid: Grid, values: Any, kernels: Kernels, factor: float = 1.0) -> Any:
+    return grid.round(values, np.full(len(values), factor), "here", kernels)
+
+
+@each_kernels
 @each_dtype
 @pytest.mark.parametrize("width", [32, 64])
 @given(data=st.data())
-def test_rounds_to_the_nearest_or_refuses(dtype: Any, width: int, data: st.DataObject) -> None:
+def test_rounds_to_the_nearest_or_refuses(
+    dtype: Any, width: int, kernels: Kernels, data: st.DataObject
+) -> None:
     """Python's own integers decide what is right; ties go to the even neighbour."""
     limit = LIMITS[dtype]
     values = data.draw(st.lists(near(limit, width), max_size=6))
@@ -50,12 +61,12 @@ def test_rounds_to_the_nearest_or_refuses(dtype: Any, width: int, data: st.DataO
     array = np.array(values, dtype=f"float{width}").reshape(-1, 1)
     fits = all(math.isfinite(value) and abs(round(value)) < limit for value in values)
     if fits:
-        found = grid.round(array, "here")
+        found = rounded(grid, array, kernels)
         assert found.dtype == grid.integer
         assert found[:, 0].tolist() == [round(value) for value in values]
     else:
         with pytest.raises(GridError):
-            grid.round(array, "here")
+            rounded(grid, array, kernels)
 
 
 @each_dtype
@@ -75,12 +86,13 @@ def test_sums_fit_or_are_refused(dtype: Any, data: st.DataObject) -> None:
             grid.fit(sums, "here")
 
 
+@each_kernels
 @each_dtype
-def test_a_number_on_the_grid_is_as_near_as_half_a_step(dtype: Any) -> None:
+def test_a_number_on_the_grid_is_as_near_as_half_a_step(dtype: Any, kernels: Kernels) -> None:
     values = np.random.default_rng(0).standard_normal((50, 8))
     for grid in (Grid.forward(dtype), Grid.backward(dtype, 2048)):
         assert grid.unit * grid.steps == 1
-        error = np.abs(grid.round(values * grid.steps, "here") * grid.unit - values)
+        error = np.abs(rounded(grid, values, kernels, grid.steps) * grid.unit - values)
         assert 0 < error.max() <= grid.unit / 2
 
 
@@ -104,13 +116,15 @@ def test_gradients_of_larger_batches_have_a_coarser_grid_with_more_room(
     assert Grid.backward(dtype, 2 * size + 2048).exponent < Grid.backward(dtype, 2048).exponent
 
 
-@given(value=st.sampled_from([math.nan, math.inf, 2.0**31, -3e12]))
-@example(value=2.0**40)
-def test_an_error_says_where_and_how_much_and_what_to_do(value: float) -> None:
-    grid = Grid.forward("float32")
+@each_kernels
+@pytest.mark.parametrize("value", [math.nan, math.inf, 128.0, -3e12])
+def test_an_error_says_where_and_how_much_and_what_to_do(value: float, kernels: Kernels) -> None:
+    """What is no number counts as infinite."""
+    grid, values = Grid.forward("float32"), np.array([[1.0, value], [2.0, 0.5]])
+    factor = np.full(2, grid.steps)
     with pytest.raises(GridError) as refused:
-        grid.round(np.array([[1.0, value]]), "layer 2 forward, the items of user 7")
-    found = f"{abs(value) * 2.0**-24:.6g}"
+        grid.round(values, factor, "layer 2 forward, the items of user 7", kernels)
+    found = "inf" if math.isnan(value) else f"{abs(value):.6g}"
     message = str(refused.value)
     assert message.startswith(f"layer 2 forward, the items of user 7: a number of {found} does")
     assert "expected less than 128" in message
@@ -149,7 +163,7 @@ def update_too_large() -> Any:
 
 PLACES: dict[str, Callable[[], Any]] = {
     "layer 0 forward, the users: a number of 200 ": lambda: begun(-200.0),
-    "layer 0 forward, the users: a number of nan ": lambda: begun(math.nan),
+    "layer 0 forward, the users: a number of inf ": lambda: begun(math.nan),
     "building users, the users: a number of 128 ": lambda: building_push(
         np.array([[128.0, 0]], np.float32), nodes()
     ),
@@ -168,11 +182,11 @@ def test_an_error_names_the_layer_the_party_and_the_number(place: str) -> None:
     assert str(refused.value).startswith(place)
 
 
+@each_kernels
 @each_dtype
-@pytest.mark.parametrize("kernels", [Plain(), Compiled(Threads(1))], ids=["plain", "compiled"])
 @given(data=st.data())
 def test_a_sum_of_what_fits_is_right_to_the_last_bit(
-    dtype: Any, kernels: Any, data: st.DataObject
+    dtype: Any, kernels: Kernels, data: st.DataObject
 ) -> None:
     """Rows at the limits; in 64 bits there is room for a thousand of them."""
     limit = LIMITS[dtype]
@@ -188,3 +202,21 @@ def test_a_sum_of_what_fits_is_right_to_the_last_bit(
         # Two roundings of a float64, where a mean has more than 53 bits, and one to the grid.
         assert abs(mean * len(rows) - exact) <= len(rows) / 2 + abs(exact) * 2**-52
         assert abs(mean) <= np.abs(rows).max() * (1 + 2**-52)
+
+
+@given(neighbours=st.integers(1, 5000), size=st.integers(2**50, 2**53 - 1), sign=st.booleans())
+@example(neighbours=1024, size=2**53 - 1, sign=True)
+@example(neighbours=1025, size=2**53 - 1, sign=False)
+def test_more_neighbours_than_64_bits_have_room_for_are_refused(
+    neighbours: int, size: int, sign: bool
+) -> None:
+    """In 32 bits there is always room: 2^32 neighbours would be needed to fill 64."""
+    some = nodes("float64", neighbours)
+    arrived = np.full((neighbours, 2), size if sign else -size)
+    if neighbours * size < 2**63:
+        exact = size if sign else -size
+        found = some.averages(arrived)[0].tolist()
+        assert all(abs(mean - exact) <= 2 for mean in found)
+    else:
+        with pytest.raises(GridError, match=r"^a sum, the users: a number of "):
+            some.averages(arrived)

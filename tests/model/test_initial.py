@@ -20,7 +20,9 @@ from lpgcn.random import Purpose
 ROWS = 5000
 
 
-def table(rows: Any, seed: int = 11, purpose: Purpose = Purpose.USER_EMBEDDING, **changes: Any) -> Any:
+def table(
+    rows: Any, seed: int = 11, purpose: Purpose = Purpose.USER_EMBEDDING, **changes: Any
+) -> Any:
     config = Config(**changes)
     return embedding_rows(seed, purpose, np.asarray(rows), table_rows=ROWS, config=config)
 
@@ -83,6 +85,10 @@ def test_every_table_of_a_backbone_has_its_rows_and_begins_at_step_0(backbone: A
     assert made.keys() == backbone.tables.keys()
     for name, adam in made.items():
         state = adam.state()
-        assert (int(state["steps"]), state["mean"].any(), state["square"].any()) == (0, False, False)
+        assert (int(state["steps"]), state["mean"].any(), state["square"].any()) == (
+            0,
+            False,
+            False,
+        )
         others = [one.parameter for other, one in made.items() if other != name]
         assert not any(np.isin(adam.parameter, other).any() for other in others)

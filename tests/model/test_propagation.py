@@ -144,7 +144,9 @@ class Step:
             table[party.own] = part
         return table
 
-    def exchange(self, passes: dict[str, list[Any]], absorb: str = "absorb") -> dict[str, list[Any]]:
+    def exchange(
+        self, passes: dict[str, list[Any]], absorb: str = "absorb"
+    ) -> dict[str, list[Any]]:
         pushed = {kind: self.together(kind, [one.push for one in passes[kind]]) for kind in KINDS}
         self.pushes += pushed.values()
         return {
@@ -198,9 +200,7 @@ class Step:
                 regulariser[kind][party.own[loss.rows]] = one.regulariser(loss)
         for _ in range(layers):
             backward = self.exchange(backward)
-        gradient = {
-            kind: [one.gradient(BATCH_SIZE) for one in backward[kind]] for kind in KINDS
-        }
+        gradient = {kind: [one.gradient(BATCH_SIZE) for one in backward[kind]] for kind in KINDS}
         kinds = {"users": "users", "items": "items"}
         if self.builds:
             returned = self.together("users", [one.push_to_built() for one in backward["users"]])

@@ -15,7 +15,6 @@ from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import (
-    Constant,
     Field,
     Flag,
     Listed,
@@ -23,6 +22,8 @@ from lpgcn.protocol.wire.fields import (
     Present,
     Round,
     Rows,
+    Selection,
+    Stored,
     WholeTable,
 )
 from lpgcn.ragged import Ragged
@@ -109,18 +110,21 @@ def test_rows_of_another_length_are_refused(
         assert stores["here"] == [b""] * len(rows)
 
 
-@given(ragged(st.just(0)), st.data())
+@given(ragged(numbers), st.data())
 def test_bits_say_which_rows_are_present(possible: Ragged, data: st.DataObject) -> None:
     count = len(possible.values)
     one = st.lists(st.booleans(), min_size=count, max_size=count)
     flags = np.array(data.draw(one | st.just([True] * count)), dtype=np.bool_)
-    field = Present(possible, flags)
+    selection = Selection(possible, flags)
+    field = Present(selection)
     check_lengths(field, {}, len(possible))
     for client in range(len(possible)):
         own = flags[possible.offsets[client] : possible.offsets[client + 1]]
         content = field.fill({}, client)
         assert np.array_equal(reading.bits(content, "bits", len(own)), own)
         assert (content == b"") == bool(own.all()), "of all rows there is nothing to say"
+        assert np.array_equal(selection[client], possible[client][own])
+        assert selection.lengths[client] == np.count_nonzero(own)
 
 
 @given(ragged(numbers))
@@ -134,12 +138,12 @@ def test_numbers_are_read_as_they_were_packed(lists: Ragged) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5), st.binary(max_size=9))
-def test_flags_and_constants(flags: list[bool], content: bytes) -> None:
-    field, same = Flag(np.array(flags)), Constant(content)
+def test_flags_and_what_is_the_same_for_everybody(flags: list[bool], content: bytes) -> None:
+    field, same, stores = Flag(np.array(flags)), Stored("here", len(content)), {"here": content}
     check_lengths(field, {}, len(flags))
-    check_lengths(same, {}, len(flags))
+    check_lengths(same, stores, len(flags))
     assert [reading.flag(field.fill({}, one), "flag") for one in range(len(flags))] == flags
-    assert {same.fill({}, client) for client in range(len(flags))} == {content}
+    assert {same.fill(stores, client) for client in range(len(flags))} == {content}
 
 
 @given(st.integers(0, 6), st.integers(1, 9), st.data())
@@ -171,13 +175,16 @@ def test_lists_are_read_as_they_were_sent(
             field.read(stores, 0, bytes(width + 1), "tokens")
 
 
+ONE = Ragged(np.array([0, 1]), np.zeros(1, dtype=np.int64))
+
+
 @pytest.mark.parametrize(
     "field",
     [
-        Present(Ragged(np.array([0, 1]), np.zeros(1, np.int64)), np.array([True])),
-        Packed(Ragged(np.array([0, 1]), np.zeros(1, np.int64))),
+        Present(Selection(ONE, np.array([True]))),
+        Packed(ONE),
         Flag(np.array([True])),
-        Constant(b"x"),
+        Stored("here", 1),
         WholeTable("here", 1, 1),
     ],
     ids=lambda field: type(field).__name__,
@@ -234,11 +241,11 @@ def test_the_sizes_of_a_round_are_those_of_its_messages(
     wants = np.array([data.draw(st.booleans()) for _ in range(n)])
     own = Ragged.from_lengths(np.ones(n), np.arange(n))
     down: dict[str, Field] = {
-        "pushes": Rows("there", 4, ids.where(flags), 130),
-        "pushes_present": Present(ids, flags),
+        "pushes": Rows("there", 4, Selection(ids, flags), 130),
+        "pushes_present": Present(Selection(ids, flags)),
         "wants_user": Flag(wants),
     }
-    up: dict[str, Field] = {"user": Rows("users", n, own.where(wants), 300)}
+    up: dict[str, Field] = {"user": Rows("users", n, Selection(own, wants), 300)}
     one = Round(Phase.FORWARD, np.array(called), down, up, layer=1)
     stores: dict[str, Any] = {"there": rows}
     header = bytes(m.HEADER_BYTES)

@@ -49,7 +49,7 @@ EVERY_UP = (
     + 2 * (2 + 3)
 )
 EVERY_DOWN = (
-    # Algorithm 1, line 6: to client 0 items 1, 2; to client 2 items 2, 0; to client 3 items 0, 2, 3.
+    # Algorithm 1, line 6: to client 0 items 1, 2; to client 2 items 2, 0; to client 3 0, 2, 3.
     2 + 2 + 3
     + 2 * (2 + 3)  # Algorithm 4, line 6: to client 0 users 2, 3; to client 1 users 0, 2, 3.
     + 2 * (2 + 2 + 3)  # Algorithm 4, line 11: as line 6 of Algorithm 1.
@@ -62,11 +62,11 @@ def test_a_batch_of_two_clients_is_counted_as_by_hand() -> None:
     """Client 0 has negatives 3 and 4, one of them twice, and client 2 has 3. Each negative travels
     in three layers: 0, 1 and 2."""
     batch = batch_of((0, 3), (0, 4), (2, 3), (0, 3))
-    up = (
-        # Algorithm 9, line 8: client 0 its ordinary items 1, 2; client 2 items 2, 0. Client 3 has
-        # three ordinary items, but no loss.
-        (2 + 2) + 3 * (2 + 1)  # Algorithm 9, line 9: client 0 negatives 3, 4; client 2 negative 3.
-    )
+    # Algorithm 9, line 8: client 0 its ordinary items 1, 2; client 2 items 2, 0. Client 3 has three
+    # ordinary items, but no loss.
+    up = 2 + 2
+    # Algorithm 9, line 9: client 0 negatives 3, 4; client 2 negative 3.
+    up += 3 * (2 + 1)
     down = (
         3 * (2 + 1)  # Algorithm 9, line 1: to client 0 negatives 3, 4; to client 2 negative 3.
         + 3  # Algorithm 9, line 11: sums for items 0, 1, 2; of item 3 client 3 alone could speak.

@@ -94,7 +94,7 @@ def test_numbers_are_decoded_wherever_a_server_packs_some(
         for name, field in one.down.items()
         if isinstance(field, Packed)
     }
-    # The one number that is the same for everybody.
+    # The one whole number that is the same for everybody.
     packed.add((m.Update, "batch_size"))
     assert packed == {(kind, name) for kind, names in NUMBERS.items() for name in names}
 

@@ -31,7 +31,7 @@ from lpgcn.protocol.phases import Phase, Sequence
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading, sizes
-from lpgcn.protocol.wire.fields import Present
+from lpgcn.protocol.wire.fields import Present, Selection
 from lpgcn.protocol.wire.messages import VERSION as WIRE_VERSION
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
@@ -268,7 +268,7 @@ def present() -> Vector:
     """Which of ten, of none and of two rows are there: the first and the last; all of both."""
     possible = Ragged.from_lengths([10, 0, 2], np.zeros(12, dtype=np.int64))
     flags = np.array([True] + 8 * [False] + 3 * [True])
-    return [Present(possible, flags).fill({}, client).hex() for client in range(3)]
+    return [Present(Selection(possible, flags)).fill({}, client).hex() for client in range(3)]
 
 
 def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:

@@ -145,7 +145,9 @@ def test_agrees_with_autograd(
             )
             engine.step(epoch, step, config.lr)
             done += 1
-        assert engine.take_loss() == pytest.approx(expected_loss / len(split.train), abs=LOSS_TOLERANCE)
+        assert engine.take_loss() == pytest.approx(
+            expected_loss / len(split.train), abs=LOSS_TOLERANCE
+        )
         if done >= STEPS:
             break
     for name, value in engine.parameters().items():
@@ -174,11 +176,11 @@ def test_threads_do_not_matter() -> None:
 def test_training_that_diverges_says_where(model: Model) -> None:
     split = split_of([(0, 0), (0, 1), (1, 0)], 2, 3)
     engine = Centralized(split, Config(model=model, dim=2, batch_size=3), MACHINE)
+    engine.step(0, 0, 1e3)
     with pytest.raises(GridError, match=r"(layer 0 forward|building users), the (users|items): "):
-        for step in range(3):
-            engine.step(step, 0, 1e3)
+        engine.step(1, 0, 1e3)
 
 
 def test_a_user_without_items_is_refused() -> None:
-    with pytest.raises(SamplingError, match="user 1 .* has no training items"):
+    with pytest.raises(SamplingError, match=r"user 1 .* has no training items"):
         Centralized(split_of([(0, 0)], 2, 3), Config(), MACHINE)

@@ -16,13 +16,13 @@ from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
+from lpgcn.runtime.hosts.workers import WorkerError, Workers
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.runs.saved_model import Recommender
-from lpgcn.runtime.runs.run_folder import EpochMetrics
-from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.runs import training
-from lpgcn.runtime.hosts.workers import WorkerError, Workers
+from lpgcn.runtime.runs.run_folder import EpochMetrics
+from lpgcn.runtime.runs.saved_model import Recommender
+from lpgcn.runtime.runs.source import Source
 
 CONFIG = Config(
     mode="federated",

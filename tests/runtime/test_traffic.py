@@ -7,9 +7,9 @@ import pytest
 from lpgcn.config import Config, Model, Suite
 from lpgcn.data import Interactions, Split, load
 from lpgcn.runtime.engines.federated import Federated
+from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.engines.simulated import Simulated
 
 
 def small(users: int, items: int) -> Split:

@@ -18,9 +18,9 @@ from lpgcn.config import Config, ConfigError
 from lpgcn.evaluation import Evaluation
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
-from lpgcn.runtime.runs.saved_model import ModelError, Recommender
 from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
+from lpgcn.runtime.runs.saved_model import ModelError, Recommender
 from lpgcn.runtime.runs.source import Source, SourceError
 from lpgcn.runtime.runs.training import Observer, Summary, train
 
@@ -316,8 +316,8 @@ def test_the_split_has_a_seed_of_its_own(source: Source, tmp_path: Path) -> None
     same, other_training, other_split = found.values()
     assert same.fingerprint == other_training.fingerprint != other_split.fingerprint
     assert same.loss != other_training.loss
+    moved = msgspec.structs.replace(source, split_seed=1)
     with pytest.raises(RunFolderError, match="has split_seed 0, not 1"):
-        moved = msgspec.structs.replace(source, split_seed=1)
         train(moved, out=tmp_path / "1-0", resume=True)
 
 

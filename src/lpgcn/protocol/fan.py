@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.routes import Needs, Routes
 from lpgcn.protocol.suite import OwnerPush
 from lpgcn.ragged import Ragged
 
@@ -31,12 +31,12 @@ class Fan(Protocol):
         """For a client the rows that can arrive, in order."""
         ...
 
-    def for_users(self, routes: Routes, users: Bits) -> Bits:
-        """The rows that these users need."""
+    def for_users(self, routes: Routes, needs: Needs) -> Bits:
+        """The rows that the users of a pass need."""
         ...
 
-    def about(self, routes: Routes, items: Bits) -> Bits:
-        """The rows that say something about these items."""
+    def about(self, needs: Needs) -> Bits:
+        """The rows that say something about the items of a pass."""
         ...
 
     def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
@@ -57,12 +57,12 @@ class SumPerNeighbour:
     def arriving(self, routes: Routes) -> Ragged:
         return routes.by_client
 
-    def for_users(self, routes: Routes, users: Bits) -> Bits:
-        flags: Bits = users[routes.pair_client]
+    def for_users(self, routes: Routes, needs: Needs) -> Bits:
+        flags: Bits = needs.users[routes.pair_client]
         return flags
 
-    def about(self, routes: Routes, items: Bits) -> Bits:
-        return routes.pairs_listing(items)
+    def about(self, needs: Needs) -> Bits:
+        return needs.pairs
 
     def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
         return real
@@ -78,13 +78,11 @@ class RowPerItem:
     def arriving(self, routes: Routes) -> Ragged:
         return routes.listed_elsewhere
 
-    def for_users(self, routes: Routes, users: Bits) -> Bits:
-        flags = np.zeros(routes.n_items, dtype=np.bool_)
-        flags[routes.listed.values[users[routes.listed.rows]]] = True
-        return flags
+    def for_users(self, routes: Routes, needs: Needs) -> Bits:
+        return needs.listed
 
-    def about(self, routes: Routes, items: Bits) -> Bits:
-        return items
+    def about(self, needs: Needs) -> Bits:
+        return needs.items
 
     def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
         return Ragged.from_lengths(np.ones(n_owned), np.arange(n_owned))

@@ -17,7 +17,7 @@ from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Field, Packed, Present, Rows
+from lpgcn.protocol.wire.fields import Field, Packed, Present, Rows, Selection
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 
@@ -38,6 +38,7 @@ class LossRounds:
         self._in_batch = (self._samples.lengths > 0)[routes.pair_client]
         samples = self._samples.lengths[routes.pair_client]
         self._slots = np.minimum(samples, routes.entries.lengths)
+        self._sealed_sizes: dict[Kind, Int64] = {}
         keys, pair = np.unique(batch.users * m + batch.negatives, return_inverse=True)
         self._negative_client, self._negative_place = np.divmod(keys, m)
         self._negative_of_sample = pair
@@ -49,7 +50,10 @@ class LossRounds:
         self._of_owner = Ragged.from_rows(self._negative_owner[by_owner], by_owner, n)
 
     def _sealed(self, kind: Kind, ids: Ragged) -> Rows:
-        return Rows(kind.name, self._routes.n_pairs, ids, self._sizes.slots(kind, self._slots))
+        """Messages between the two ends of pairs, each with its slots."""
+        if kind not in self._sealed_sizes:
+            self._sealed_sizes[kind] = self._sizes.slots(kind, self._slots)
+        return Rows(kind.name, self._routes.n_pairs, ids, self._sealed_sizes[kind])
 
     @cached_property
     def _pairs_of_client(self) -> Ragged:
@@ -76,7 +80,7 @@ class LossRounds:
     def wishing(self) -> Fields:
         pairs = self._pairs_of_owner
         return {
-            "wishing": Present(self._routes.by_owner, self._in_batch),
+            "wishing": Present(Selection(self._routes.by_owner, self._in_batch)),
             "slots": Packed(Ragged(pairs.offsets, self._slots[pairs.values])),
             "wishes": self._sealed(Kind.WISH, pairs),
         }

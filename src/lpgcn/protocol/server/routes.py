@@ -7,11 +7,13 @@ pair among its owner's is the *handle* by which the owner knows the neighbour, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.model.batches import Batch
 from lpgcn.plan import TokenGraph
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, words
@@ -76,14 +78,50 @@ class Routes:
         """Clients that list one of these items."""
         return self.listed.any(items[self.listed.values])
 
-    def pairs_listing(self, items: Bits) -> Bits:
-        """Pairs about one of these items."""
-        return self.entries.any(items[self.entries.values])
-
     def token_graph(self) -> TokenGraph:
         return TokenGraph.from_pairs(
             self.listed.rows, self.listed.values, n_clients=self.n_clients, n_tokens=self.n_items
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """Whom a pass is for: the users, and the items Q, whose final vectors are needed."""
+
+    users: Bits
+    listed: Bits
+    """Items that these users list."""
+    finals: Bits
+    """Items whose final vectors everybody can open who has K_item: negatives, or all."""
+    pairs: Bits
+    """Pairs about an item of Q."""
+
+    @property
+    def items(self) -> Bits:
+        """Q: listed by these users, or negatives."""
+        return self.listed | self.finals
+
+    @classmethod
+    def of_batch(cls, routes: Routes, batch: Batch) -> Needs:
+        users = _flags(routes.n_clients, batch.users)
+        finals = _flags(routes.n_items, batch.negatives)
+        listed = _flags(routes.n_items, routes.listed.values[users[routes.listed.rows]])
+        entries = routes.entries
+        return cls(users, listed, finals, entries.any((listed | finals)[entries.values]))
+
+    @classmethod
+    def everything(cls, routes: Routes) -> Needs:
+        users, items, pairs = (
+            np.ones(count, dtype=np.bool_)
+            for count in (routes.n_clients, routes.n_items, routes.n_pairs)
+        )
+        return cls(users, items, items, pairs)
+
+
+def _flags(size: int, chosen: Int64) -> Bits:
+    flags = np.zeros(size, dtype=np.bool_)
+    flags[chosen] = True
+    return flags
 
 
 def _inverse(order: Int64) -> Int64:

@@ -9,7 +9,6 @@ that is public anyway.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,10 +21,9 @@ from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import Phase, Sequence
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.loss import LossRounds
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.routes import Needs, Routes
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import (
-    Constant,
     Field,
     Flag,
     Listed,
@@ -33,9 +31,11 @@ from lpgcn.protocol.wire.fields import (
     Present,
     Round,
     Rows,
+    Selection,
+    Stored,
     WholeTable,
 )
-from lpgcn.protocol.wire.reading import RATE, pack_numbers
+from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import SEALED_SHARED_BYTES, Sizes, verification_answer
 from lpgcn.ragged import Ragged
 
@@ -70,32 +70,6 @@ def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None)
         ),
         Round(Phase.CATALOGUE, alone, {}, {"tokens": Listed("catalogue", catalogue, TOKEN_BYTES)}),
     ]
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Whom a pass is for: the users, and the items Q, whose final vectors are needed."""
-
-    users: Bits
-    items: Bits
-    """Q: listed by these users, or negatives."""
-    finals: Bits
-    """Items whose final vectors everybody can open who has K_item: negatives, or all."""
-
-    @classmethod
-    def of_batch(cls, routes: Routes, batch: Batch) -> Needs:
-        users, finals = (
-            _flags(routes.n_clients, batch.users),
-            _flags(routes.n_items, batch.negatives),
-        )
-        items = finals.copy()
-        items[routes.listed.values[users[routes.listed.rows]]] = True
-        return cls(users, items, finals)
-
-    @classmethod
-    def everything(cls, routes: Routes) -> Needs:
-        items = np.ones(routes.n_items, dtype=np.bool_)
-        return cls(np.ones(routes.n_clients, dtype=np.bool_), items, items)
 
 
 class Script:
@@ -153,19 +127,19 @@ class Script:
 
     # A pass.
 
-    def step(self, batch: Batch, learning_rate: float = 0.0) -> Iterator[Round]:
+    def step(self, batch: Batch) -> Iterator[Round]:
         """forward → loss → backward → update, as Algorithm 7."""
         routes = self._routes
         needs = Needs.of_batch(routes, batch)
         loss = LossRounds(routes, self._sizes, batch, self._contacts)
-        about = self._fan.about(routes, needs.items)
+        about = self._fan.about(needs)
         touched = np.flatnonzero(needs.users | routes.owned.any(needs.items[routes.owned.values]))
         yield from self._forward(needs, touched, loss)
         yield Round(Phase.LOSS, np.flatnonzero(needs.users), loss.samples, loss.gradients)
         pushes = self._pushes(Kind.USER_BACKWARD, about, needs.users)
         down = {**loss.loss_rows, **self._wanted(about, needs.users)}
         yield Round(Phase.GRADIENT, touched, down, pushes)
-        yield from self._backward(about, needs.users, batch.size, learning_rate)
+        yield from self._backward(about, needs.users)
 
     def prediction(self) -> Iterator[Round]:
         """A forward pass for everybody, and the final vectors of all items."""
@@ -187,7 +161,7 @@ class Script:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
         routes, sequence = self._routes, self._sequence
         yield from self._whole_forward
-        pushes, users = self._fan.for_users(routes, needs.users), routes.listing(needs.items)
+        pushes, users = self._fan.for_users(routes, needs), routes.listing(needs.items)
         yield Round(
             Phase.LAST_FORWARD,
             self._everybody,
@@ -198,19 +172,17 @@ class Script:
             },
             {**self._pushes(Kind.USER_FORWARD, pushes, users), **(loss.wishes if loss else {})},
         )
-        items = Rows(
-            "finals",
-            routes.n_items,
-            routes.owned.where(needs.finals[routes.owned.values]),
-            self._sizes.row(Kind.ITEM_FINAL),
-        )
-        arrivals = self._arrivals(Kind.USER_FORWARD, pushes, routes.pairs_listing(needs.items))
-        wanted = Present(routes.owned, needs.finals[routes.owned.values])
+        finals = Selection(routes.owned, needs.finals[routes.owned.values])
+        width = self._sizes.row(Kind.ITEM_FINAL)
+        arrivals = self._arrivals(Kind.USER_FORWARD, pushes, needs.pairs)
         yield Round(
             Phase.FINAL,
             touched,
-            {**arrivals, "wanted": wanted, **(loss.wishing if loss else {})},
-            {"items": items, **(loss.answers if loss else {})},
+            {**arrivals, "wanted": Present(finals), **(loss.wishing if loss else {})},
+            {
+                "items": Rows("finals", routes.n_items, finals, width),
+                **(loss.answers if loss else {}),
+            },
         )
 
     @cached_property
@@ -234,28 +206,39 @@ class Script:
         built = {"pushes": self._whole_arrivals["pushes"]}
         return built if self._sequence.builds_users else {}
 
-    def _backward(
-        self, about: Bits, users: Bits, batch_size: int, learning_rate: float
-    ) -> Iterator[Round]:
+    def _backward(self, about: Bits, users: Bits) -> Iterator[Round]:
         """Algorithm 6 after g^(L) was pushed, the update, and [half exchange]."""
-        sequence, back = self._sequence, Kind.USER_BACKWARD
-        arrivals = self._arrivals(back, about, users[self._routes.pair_client])
-        everything = self._whole_pushes_back
-        for layer in sequence.layers_of(Phase.BACKWARD):
-            down = {**arrivals, **self._whole_wanted}
-            yield Round(Phase.BACKWARD, self._everybody, down, everything, layer)
-            arrivals = self._whole_arrivals_back
+        first = self._arrivals(Kind.USER_BACKWARD, about, users[self._routes.pair_client])
+        layers = self._sequence.layers_of(Phase.BACKWARD)
+        if layers:
+            down, up = {**first, **self._whole_wanted}, self._whole_pushes_back
+            yield Round(Phase.BACKWARD, self._everybody, down, up, layers[0])
+            yield from self._whole_backward
+        else:
+            yield from self._update(first)
+
+    @cached_property
+    def _whole_backward(self) -> list[Round]:
+        """The exchanges after the first, and the update: the same in every pass."""
+        down = {**self._whole_arrivals_back, **self._whole_wanted}
+        back = [
+            Round(Phase.BACKWARD, self._everybody, down, self._whole_pushes_back, layer)
+            for layer in self._sequence.layers_of(Phase.BACKWARD)[1:]
+        ]
+        return [*back, *self._update(self._whole_arrivals_back)]
+
+    def _update(self, arrivals: dict[str, Field]) -> list[Round]:
         adam: dict[str, Field] = {
-            "learning_rate": Constant(RATE.pack(learning_rate)),
-            "batch_size": Constant(pack_numbers([batch_size])),
+            "learning_rate": Stored("learning rate", RATE.size),
+            "batch_size": Stored("batch size", NUMBER_BYTES),
         }
-        if not sequence.builds_users:
-            yield Round(Phase.UPDATE, self._everybody, {**arrivals, **adam}, {})
-            return
-        own = {"user": everything["user"]}
-        yield Round(Phase.UPDATE, self._everybody, {**arrivals, **adam}, own)
+        builds = self._sequence.builds_users
+        own = {"user": self._whole_pushes_back["user"]} if builds else {}
+        update = Round(Phase.UPDATE, self._everybody, {**arrivals, **adam}, own)
+        if not builds:
+            return [update]
         built = {"users": self._whole_arrivals_back["users"], **adam}
-        yield Round(Phase.UPDATE_BUILT, self._owners, built, {})
+        return [update, Round(Phase.UPDATE_BUILT, self._owners, built, {})]
 
     # Rows of an exchange. `pushes` flags rows of the fan, `users` clients, `pairs` pairs.
 
@@ -287,28 +270,28 @@ class Script:
 
     def _arrivals(self, kind: Kind, pushes: Bits, pairs: Bits) -> dict[str, Field]:
         """What was pushed, to those it is for; to owners only the users of these pairs."""
-        routes, arriving = self._routes, pushes[self._arriving.values]
+        routes = self._routes
+        arriving = Selection(self._arriving, pushes[self._arriving.values])
+        senders = Selection(routes.neighbours, pairs)
         return {
-            "pushes": self._push_rows(self._arriving.where(arriving)),
-            "pushes_present": Present(self._arriving, arriving),
-            "users": Rows(
-                "users", routes.n_clients, routes.neighbours.where(pairs), self._sizes.row(kind)
-            ),
-            "users_present": Present(routes.by_owner, pairs),
+            "pushes": self._push_rows(arriving),
+            "pushes_present": Present(arriving),
+            "users": Rows("users", routes.n_clients, senders, self._sizes.row(kind)),
+            "users_present": Present(senders),
         }
 
     def _wanted(self, pushes: Bits, users: Bits) -> dict[str, Field]:
-        wanted = Present(self._pushed, pushes[self._pushed.values])
-        return {"wanted": wanted, "wants_user": Flag(users)}
+        wanted = Selection(self._pushed, pushes[self._pushed.values])
+        return {"wanted": Present(wanted), "wants_user": Flag(users)}
 
     def _pushes(self, kind: Kind, pushes: Bits, users: Bits) -> dict[str, Field]:
-        own = self._own.where(users)
+        own, n = Selection(self._own, users), self._routes.n_clients
         return {
-            "user": Rows("users", self._routes.n_clients, own, self._sizes.row(kind)),
-            "pushes": self._push_rows(self._pushed.where(pushes[self._pushed.values])),
+            "user": Rows("users", n, own, self._sizes.row(kind)),
+            "pushes": self._push_rows(Selection(self._pushed, pushes[self._pushed.values])),
         }
 
-    def _push_rows(self, ids: Ragged) -> Rows:
+    def _push_rows(self, ids: Selection) -> Rows:
         return Rows("pushes", len(self._pushed.values), ids, self._sizes.row(Kind.PUSH))
 
 
@@ -328,9 +311,3 @@ def _inner_offsets(outer: Ragged, inner: Ragged) -> Ragged:
     number = np.arange(len(which)) - (outer.offsets[which] + which)
     first = outer.offsets[which]
     return Ragged.from_lengths(lengths, inner.offsets[first + number] - inner.offsets[first])
-
-
-def _flags(size: int, chosen: Int64) -> Bits:
-    flags = np.zeros(size, dtype=np.bool_)
-    flags[chosen] = True
-    return flags

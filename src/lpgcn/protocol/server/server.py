@@ -33,6 +33,7 @@ from lpgcn.protocol.transcript import Witness, observe
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.fields import Round, Stores
 from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.reading import RATE, pack_numbers
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, permutation
@@ -147,7 +148,12 @@ class Server:
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
-        self._carry_out(self._script.step(self.batches.draw(epoch, step), learning_rate))
+        batch, stores = self.batches.draw(epoch, step), self._caller.stores
+        stores["learning rate"], stores["batch size"] = (
+            RATE.pack(learning_rate),
+            pack_numbers([batch.size]),
+        )
+        self._carry_out(self._script.step(batch))
 
     def predict(self, clients: Iterable[int]) -> None:
         """Send the final item vectors to these clients, which keep them to rank on their own."""

@@ -52,19 +52,39 @@ class _Sent:
         raise NotImplementedError(f"field {name} is the server's to fill")
 
 
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Of the rows that each client could get or give, those that are flagged."""
+
+    possible: Ragged
+    flags: Bits
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return self.possible.count(self.flags)
+
+    @cached_property
+    def _chosen(self) -> Ragged:
+        return Ragged.from_lengths(self.lengths, self.possible.values[self.flags])
+
+    def __getitem__(self, client: int) -> Int64:
+        return self._chosen[client]
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows `ids[client]` of a table in store, all of one size or each of its own."""
 
     store: str
     table_rows: int
-    ids: Ragged
+    ids: Ragged | Selection
     sizes: Int64 | int
 
     @cached_property
     def lengths(self) -> Int64:
         if isinstance(self.sizes, int):
             return self.ids.lengths * self.sizes
+        assert isinstance(self.ids, Ragged), "rows of different sizes are listed one by one"
         return self.ids.sum(self.sizes[self.ids.values])
 
     def fill(self, stores: Stores, client: int) -> bytes:
@@ -89,23 +109,18 @@ class Rows:
 class Present(_Sent):
     """A bit for each of the rows that a client could get or give; nothing if all are there."""
 
-    possible: Ragged
-    flags: Bits
-
-    @cached_property
-    def _complete(self) -> Bits:
-        complete: Bits = self.possible.count(self.flags) == self.possible.lengths
-        return complete
+    rows: Selection
 
     @cached_property
     def lengths(self) -> Int64:
-        return np.where(self._complete, 0, (self.possible.lengths + 7) // 8)
+        possible = self.rows.possible.lengths
+        return np.where(self.rows.lengths == possible, 0, (possible + 7) // 8)
 
     def fill(self, stores: Stores, client: int) -> bytes:
-        if self._complete[client]:
+        if not self.lengths[client]:
             return b""
-        offsets = self.possible.offsets
-        return np.packbits(self.flags[offsets[client] : offsets[client + 1]]).tobytes()
+        offsets = self.rows.possible.offsets
+        return np.packbits(self.rows.flags[offsets[client] : offsets[client + 1]]).tobytes()
 
 
 @dataclass(frozen=True)
@@ -142,17 +157,19 @@ class Flag(_Sent):
 
 
 @dataclass(frozen=True)
-class Constant(_Sent):
-    """The same for everybody."""
+class Stored(_Sent):
+    """A number that the server has in store, the same for everybody."""
 
-    content: bytes
+    store: str
+    length: int
 
     @property
     def lengths(self) -> int:
-        return len(self.content)
+        return self.length
 
     def fill(self, stores: Stores, client: int) -> bytes:
-        return self.content
+        content: bytes = stores[self.store]
+        return content
 
 
 @dataclass(frozen=True)
