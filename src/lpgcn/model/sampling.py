@@ -13,6 +13,7 @@ random order of the item ids, the same for everybody but the server.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -66,9 +67,15 @@ def contains(keys: Int64, wanted: Int64) -> npt.NDArray[np.bool_]:
     return found
 
 
+@lru_cache(maxsize=2)
 def catalogue(seed: int, n_items: int) -> Int64:
-    """Item ids in the order of the catalogue: place p holds item catalogue[p]."""
-    return permutation(seed, Purpose.CATALOGUE_ORDER, n_items)
+    """Item ids in the order of the catalogue: place p holds item catalogue[p].
+
+    It is read-only and kept: an experiment asks for the same one at every client.
+    """
+    order = permutation(seed, Purpose.CATALOGUE_ORDER, n_items)
+    order.flags.writeable = False
+    return order
 
 
 def places(order: Int64) -> Int64:
