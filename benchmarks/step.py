@@ -12,8 +12,9 @@ as float32 does, so that losses agree to some units of their seventh digit.
 After a call of torch its OpenMP threads spin for milliseconds and hold the processors that our
 threads would be woken on. So each contender is measured in a block of consecutive steps, after one
 step that is not counted, and blocks, not steps, take turns. Where others use the machine as well,
-threads that spin suffer more than ours: look at the load first. The ratio of the median steps and
-that of the best must both reach a target.
+threads that spin suffer far more than ours, and the ratios say little: the share of the processors
+that others took is printed. The ratio of the median steps and that of the best must both reach a
+target.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -135,6 +137,27 @@ def check_same_work(contenders: dict[str, Step]) -> None:
         print(f"step {number}: losses agree, {min(losses.values()):.6f} ± {spread:.0e}")
 
 
+class Others:
+    """How much of the processors other processes have taken since this was made."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def share(self) -> float:
+        busy, own, total = (
+            now - before for now, before in zip(self._now(), self._before, strict=True)
+        )
+        return max(0.0, busy - own) / total
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """Seconds of all processors that were not idle, of this process, and all there were."""
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        a_second = os.sysconf("SC_CLK_TCK")
+        idle, total = sum(ticks[3:5]) / a_second, sum(ticks) / a_second
+        return total - idle, sum(os.times()[:2]), total
+
+
 def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, tuple[float, float]]:
     """The median and the best seconds of a step of each, in blocks that take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -182,14 +205,14 @@ def main() -> None:
         f"Gowalla, {len(split.train)} interactions, LightGCN, d={config.dim}, L={config.layers}, "
         f"batch {config.batch_size}, 2 threads, torch {torch.__version__}"
     )
-    load_before = os.getloadavg()[0]
     check_same_work(contenders)
+    others = Others()
     seconds = measure(contenders, arguments.rounds, arguments.steps)
     ratios = {
         name: [theirs / ours for theirs, ours in zip(figures, seconds["ours"], strict=True)]
         for name, figures in seconds.items()
     }
-    print(f"\nload before: {load_before:.1f}, after: {os.getloadavg()[0]:.1f} of 2 processors")
+    print(f"\nothers took {others.share():.0%} of the processors")
     print(f"{'a step':<22}{'median ms':>10}{'/ ours':>8}{'best ms':>10}{'/ ours':>8}")
     for name, (median, best) in seconds.items():
         print(

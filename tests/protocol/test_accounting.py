@@ -188,7 +188,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
     measured = [line for line in traffic["simulated"].ledger if line.stage == "measure"]
     # Validations after epochs 2 and 3 and the test, each with the rounds of a pass and a ranking;
     # the number of interactions; and a loss an epoch.
-    everybody = len(Sequence.of(config).layers_of(Phase.FORWARD)) + 3
+    everybody = len(Sequence.of(config).layers_of(Phase.FORWARD)) + 2
     down = [line for line in measured if line.direction == "down"]
     owners = sum(line.messages for line in down if line.role == "convolution")
     built = traffic["simulated"].convolution_clients * 3 if model == "lightgcn+" else 0

@@ -19,7 +19,7 @@ from lpgcn.protocol.client.newcomer import Answered, KeyHolder, Lister, Newcomer
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import (
-    NEXT_PASS,
+    NEXT,
     PHASES,
     REQUESTS,
     START,
@@ -143,15 +143,15 @@ def test_what_a_client_decodes_is_what_it_is_asked() -> None:
 
 def certain(row: Row) -> bool:
     """It comes to every client, whatever the configuration."""
-    return row.asked is Asked.EVERYBODY and row.layers is None and not row.built_only
+    return row.asked is Asked.EVERYBODY and row.first_layer is None and not row.built
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_what_may_follow_comes_later(phase: Phase) -> None:
     """So that headers rise, and an old one is recognised by its number."""
     row = PHASES[phase]
-    assert row.then and all(one == NEXT_PASS or Phase(one) > phase for one in row.then)
-    always = [one for one in row.then if one != NEXT_PASS and certain(PHASES[Phase(one)])]
+    assert row.then and all(one is NEXT or one > phase for one in row.then)
+    always = [one for one in row.then if one is not NEXT and certain(PHASES[one])]
     assert always in ([], [row.then[-1]]), "nothing comes behind what is certain to come"
 
 
@@ -173,7 +173,7 @@ def test_every_phase_is_reached_where_it_is_needed(
         if PHASES[phase].asked is Asked.OWNERS and not owns:
             needed = set()
         assert {header.layer for header in reached if header.phase == phase} == needed, phase
-    built = {phase for phase in Phase if PHASES[phase].built_only}
+    built = {phase for phase in Phase if PHASES[phase].built}
     assert bool(built & {header.phase for header in reached}) == (builds_users and owns)
     assert all((header.pass_number == 0) == (header.phase < Phase.BUILD) for header in reached)
 
@@ -181,7 +181,7 @@ def test_every_phase_is_reached_where_it_is_needed(
 def test_a_step_has_an_exchange_for_every_layer_forward_and_backward() -> None:
     for layers in range(1, 17):
         sequence = Sequence(layers, builds_users=False)
-        phases = (Phase.FORWARD, Phase.LAST_FORWARD, Phase.GRADIENT, Phase.BACKWARD)
+        phases = (Phase.FORWARD, Phase.GRADIENT, Phase.BACKWARD)
         assert sum(len(sequence.layers_of(phase)) for phase in phases) == 2 * layers
 
 
@@ -263,12 +263,10 @@ def test_rows_arrive_from_the_phase_in_which_they_were_pushed(
         if any(isinstance(one, m.Push) and (one.user or one.pushes) for one in replies):
             pushed = header
     expected = {Phase.FINAL, Phase.UPDATE}
-    expected |= {Phase.LAST_FORWARD} if layers > 1 or builds_users else set()
+    expected |= {Phase.FORWARD} if layers > 1 or builds_users else set()
     expected |= {Phase.BACKWARD} if layers > 1 else set()
-    expected |= {Phase.FORWARD} if layers > 2 or (builds_users and layers > 1) else set()
     assert checked == expected
-    first = Phase.FORWARD if layers > 1 else Phase.LAST_FORWARD
-    assert (sequence.pushed_before(Header(3, first)) is None) == (not builds_users)
+    assert (sequence.pushed_before(Header(3, Phase.FORWARD)) is None) == (not builds_users)
 
 
 @every_sequence

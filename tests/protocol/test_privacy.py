@@ -155,7 +155,7 @@ def test_the_server_can_read_wishes_only_in_the_clear(
     wishes = [one for seen in watched.seen for one in seen.opened if one.what == "WISH"]
     nothing = NO_WISH.to_bytes(4, "little") * 2
     assert any(nothing in row for one in wishes for row in one.rows)
-    said = [seen.fields["wishes"] for seen in watched.seen if seen.kind == "LastPush"]
+    said = [seen.fields["wishes"] for seen in watched.seen if seen.kind == "Push"]
     assert any(said)
     assert any(nothing in field for field in said) == (suite == "paper")
 
@@ -322,10 +322,10 @@ def test_neighbours_get_one_sum_from_each_owner_and_nothing_else(
     checked, empty = 0, 0
     for one in (one for one in seen if one.party != "server"):
         opened = [rows for rows in one.opened if rows.what == "PUSH"]
-        if one.phase not in ("FORWARD", "LAST_FORWARD", "FINAL") or not opened:
+        if one.phase not in ("FORWARD", "FINAL") or not opened:
             continue
         ((user,), (pushed,)) = [int(one.party.split()[1])], opened
-        layer = {"FORWARD": one.layer, "LAST_FORWARD": 2, "FINAL": 3}[one.phase]
+        layer = {"FORWARD": one.layer, "FINAL": 3}[one.phase]
         if layer == 0:
             assert not pushed.rows
             continue
@@ -372,7 +372,7 @@ def test_a_client_never_hears_the_index_of_another(federation_of: Make, split_of
         number
         for one in inboxes
         for name, field in one.fields.items()
-        if isinstance(field, list) and (one.kind, name) != ("LastExchange", "positions")
+        if isinstance(field, list) and (one.kind, name) != ("Exchange", "positions")
         for number in field
     ]
     assert len(numbers) > 10_000

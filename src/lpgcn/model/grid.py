@@ -92,6 +92,13 @@ class Grid:
         if largest * longest >= 2**63:
             self._refuse(float(largest), where)
 
+    def check_products(self, weights: Floats, rows: Floats, longest: int, where: str) -> None:
+        """Refuse products of which so many might not add up in 64 bits, or that are no numbers."""
+        sizes = [max(float(x.max(initial=0)), -float(x.min(initial=0))) for x in (weights, rows)]
+        largest = sizes[0] * sizes[1] * self.steps
+        if not largest * longest < 2**62:
+            self._refuse(largest, where)
+
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(
             f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less "

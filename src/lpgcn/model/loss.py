@@ -102,6 +102,8 @@ class LossGradient:
         """Σ s·sent[sender] for every distinct receiver of pairs that are sorted by receiver."""
         first = np.flatnonzero(np.diff(receivers, prepend=-1))
         segments = Ragged(np.append(first, len(receivers)), senders)
+        longest = int(segments.lengths.max(initial=0))
+        grid.check_products(coefficient, sent, longest, "the gradient of the loss")
         sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
         counts = np.add.reduceat(in_samples, first) if len(first) else in_samples[:0]
         return cls(receivers[first], sums, counts)
@@ -112,6 +114,7 @@ class LossGradient:
     ) -> LossGradient:
         """Of a single node that is in all pairs, one for each of the rows that were sent."""
         segments = Ragged(np.array([0, len(sent)]), np.arange(len(sent)))
+        grid.check_products(coefficient, sent, len(sent), "the gradient of the loss")
         sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
         return cls(np.zeros(1, dtype=np.int64), sums, np.array([float(in_samples)]))
 

@@ -6,10 +6,11 @@ ledger read this table and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal, Union
 
 from lpgcn.config import Config
 from lpgcn.model.backbone import BACKBONES
@@ -33,22 +34,21 @@ class Phase(IntEnum):
     BUILD = 16
     """W_i goes out to the users that are built from it (LightGCN+)."""
     FORWARD = 17
-    LAST_FORWARD = 18
-    """The last exchange forward, with the wishes of the batch."""
-    FINAL = 19
-    LOSS = 20
-    GRADIENT = 21
+    """In the last layer with the wishes of the batch."""
+    FINAL = 18
+    LOSS = 19
+    GRADIENT = 20
     """g^(L) is pushed."""
-    BACKWARD = 22
-    UPDATE = 23
-    UPDATE_BUILT = 24
+    BACKWARD = 21
+    UPDATE = 22
+    UPDATE_BUILT = 23
     """∂Loss/∂W_i has arrived at the owner of W_i (LightGCN+)."""
-    RANK_VALID = 25
-    RANK_TEST = 26
-    PREDICT = 27
-    COUNT = 28
+    RANK_VALID = 24
+    RANK_TEST = 25
+    PREDICT = 26
+    COUNT = 27
     """Σ|I_u|."""
-    SUM_LOSS = 29
+    SUM_LOSS = 28
 
 
 class Asked(Enum):
@@ -65,8 +65,8 @@ class Asked(Enum):
     """Those that the server asks, or everybody at times."""
 
 
-NEXT_PASS: Final = "next pass"
-Successor = Phase | Literal["next pass"]
+NEXT: Final = None
+"""In place of a phase: whatever a pass may begin with."""
 
 
 @dataclass(frozen=True)
@@ -80,98 +80,53 @@ class Row:
     asked: Asked
     stage: Stage
     """Of the ledger."""
-    then: tuple[Successor, ...]
+    then: tuple[Phase | None, ...]
     """What may follow at one client: all up to the first that is certain to come."""
-    layers: tuple[int, int] | None = None
-    """First layer, and how many short of L the last one ends: the phase comes once a layer."""
-    built_only: bool = False
+    first_layer: int | None = None
+    """Of a phase that comes once a layer, up to layer L − 1."""
+    built: bool = False
+    """Only if users are built."""
 
 
-_BACK: Final = (Phase.BACKWARD, Phase.UPDATE)
-_MEASURE: Final = (Phase.RANK_VALID, Phase.RANK_TEST, Phase.PREDICT)
+P, A = Phase, Asked
+_BACK: Final = (P.BACKWARD, P.UPDATE)
+_MEASURE: Final = (P.RANK_VALID, P.RANK_TEST, P.PREDICT)
+# fmt: off
+PHASES: Final[Mapping[Phase, Row]] = {
+    # request, reply, the client's method, who is asked, stage of the ledger, what may follow, and
+    # the first layer of a phase that comes once a layer.
+    P.KEYS: Row(m.Ask, m.PublicKey, "make_keys", A.EVERYBODY, "initialise", (P.SHARE_KEY, P.LIST)),
+    P.SHARE_KEY: Row(m.PublicKeys, m.SealedKeys, "share_key", A.KEY_CLIENT, "initialise",
+        (P.LIST,)),
+    P.LIST: Row(m.SealedKey, m.Tokens, "list_items", A.EVERYBODY, "initialise",
+        (P.CATALOGUE, P.PLAN)),
+    P.CATALOGUE: Row(m.Ask, m.Tokens, "list_catalogue", A.KEY_CLIENT, "initialise", (P.PLAN,)),
+    P.PLAN: Row(m.Placement, m.Reply, "take_place", A.EVERYBODY, "initialise", (P.VERIFY,)),
+    P.VERIFY: Row(m.Questions, m.Answers, "answer", A.EVERYBODY, "initialise", (P.ANSWERS, NEXT)),
+    P.ANSWERS: Row(m.SealedAnswers, m.Reply, "verify", A.OWNERS, "initialise", (NEXT,)),
+    P.BUILD: Row(m.Exchange, m.Push, "build", A.OWNERS, "forward", (P.FORWARD,), built=True),
+    P.FORWARD: Row(m.Exchange, m.Push, "forward", A.EVERYBODY, "forward", (P.FINAL, *_BACK), 0),
+    P.FINAL: Row(m.Finish, m.Finals, "finish_forward", A.TOUCHED, "forward",
+        (P.LOSS, P.GRADIENT, *_MEASURE, NEXT)),
+    P.LOSS: Row(m.Samples, m.Gradients, "loss", A.BATCH, "loss", (P.GRADIENT,)),
+    P.GRADIENT: Row(m.LossRows, m.Push, "begin_backward", A.TOUCHED, "backward", _BACK),
+    P.BACKWARD: Row(m.Exchange, m.Push, "backward", A.EVERYBODY, "backward", (P.UPDATE,), 1),
+    P.UPDATE: Row(m.Update, m.Push, "update", A.EVERYBODY, "backward", (P.UPDATE_BUILT, NEXT)),
+    P.UPDATE_BUILT: Row(m.Update, m.Reply, "update_built", A.OWNERS, "backward",
+        (NEXT,), built=True),
+    P.RANK_VALID: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
+    P.RANK_TEST: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
+    P.PREDICT: Row(m.Catalogue, m.Reply, "keep_prediction", A.SOME, "measure", (NEXT,)),
+    P.COUNT: Row(m.Ask, m.Numbers, "count", A.SOME, "measure", (NEXT,)),
+    P.SUM_LOSS: Row(m.Ask, m.Numbers, "report_loss", A.SOME, "measure", (NEXT,)),
+}
+# fmt: on
 
-PHASES: Final[dict[Phase, Row]] = {
-    Phase.KEYS: Row(
-        m.Ask, m.PublicKey, "make_keys", Asked.EVERYBODY, "initialise",
-        (Phase.SHARE_KEY, Phase.LIST),
-    ),
-    Phase.SHARE_KEY: Row(
-        m.PublicKeys, m.SealedKeys, "share_key", Asked.KEY_CLIENT, "initialise", (Phase.LIST,),
-    ),
-    Phase.LIST: Row(
-        m.SealedKey, m.Tokens, "list_items", Asked.EVERYBODY, "initialise",
-        (Phase.CATALOGUE, Phase.PLAN),
-    ),
-    Phase.CATALOGUE: Row(
-        m.Ask, m.Tokens, "list_catalogue", Asked.KEY_CLIENT, "initialise", (Phase.PLAN,),
-    ),
-    Phase.PLAN: Row(
-        m.Placement, m.Reply, "take_place", Asked.EVERYBODY, "initialise", (Phase.VERIFY,),
-    ),
-    Phase.VERIFY: Row(
-        m.Questions, m.Answers, "answer", Asked.EVERYBODY, "initialise",
-        (Phase.ANSWERS, NEXT_PASS),
-    ),
-    Phase.ANSWERS: Row(
-        m.SealedAnswers, m.Reply, "verify", Asked.OWNERS, "initialise", (NEXT_PASS,),
-    ),
-    Phase.BUILD: Row(
-        m.Exchange, m.Push, "build", Asked.OWNERS, "forward",
-        (Phase.FORWARD, Phase.LAST_FORWARD), built_only=True,
-    ),
-    Phase.FORWARD: Row(
-        m.Exchange, m.Push, "forward", Asked.EVERYBODY, "forward",
-        (Phase.LAST_FORWARD,), layers=(0, 1),
-    ),
-    Phase.LAST_FORWARD: Row(
-        m.LastExchange, m.LastPush, "forward", Asked.EVERYBODY, "forward",
-        (Phase.FINAL, *_BACK),
-    ),
-    Phase.FINAL: Row(
-        m.Finish, m.Finals, "finish_forward", Asked.TOUCHED, "forward",
-        (Phase.LOSS, Phase.GRADIENT, *_MEASURE, NEXT_PASS),
-    ),
-    Phase.LOSS: Row(
-        m.Samples, m.Gradients, "loss", Asked.BATCH, "loss", (Phase.GRADIENT,),
-    ),
-    Phase.GRADIENT: Row(
-        m.LossRows, m.Push, "begin_backward", Asked.TOUCHED, "backward", _BACK,
-    ),
-    Phase.BACKWARD: Row(
-        m.Exchange, m.Push, "backward", Asked.EVERYBODY, "backward",
-        (Phase.UPDATE,), layers=(1, 0),
-    ),
-    Phase.UPDATE: Row(
-        m.Update, m.Push, "update", Asked.EVERYBODY, "backward",
-        (Phase.UPDATE_BUILT, NEXT_PASS),
-    ),
-    Phase.UPDATE_BUILT: Row(
-        m.Update, m.Reply, "update_built", Asked.OWNERS, "backward", (NEXT_PASS,),
-        built_only=True,
-    ),
-    Phase.RANK_VALID: Row(
-        m.Catalogue, m.Numbers, "rank", Asked.SOME, "measure", (NEXT_PASS,),
-    ),
-    Phase.RANK_TEST: Row(
-        m.Catalogue, m.Numbers, "rank", Asked.SOME, "measure", (NEXT_PASS,),
-    ),
-    Phase.PREDICT: Row(
-        m.Catalogue, m.Reply, "keep_prediction", Asked.SOME, "measure", (NEXT_PASS,),
-    ),
-    Phase.COUNT: Row(m.Ask, m.Numbers, "count", Asked.SOME, "measure", (NEXT_PASS,)),
-    Phase.SUM_LOSS: Row(m.Ask, m.Numbers, "report_loss", Asked.SOME, "measure", (NEXT_PASS,)),
-}  # fmt: skip
-
-_BEGINNINGS: Final = (Phase.COUNT, Phase.SUM_LOSS, Phase.BUILD, Phase.FORWARD, Phase.LAST_FORWARD)
+REQUESTS: Final[Any] = Union[tuple({row.request for row in PHASES.values()})]  # noqa: UP007
+"""What a client may be sent."""
+_BEGINNINGS: Final = (Phase.COUNT, Phase.SUM_LOSS, Phase.BUILD, Phase.FORWARD)
 """What a pass may begin with."""
-
-_PUSHING: Final = (
-    Phase.BUILD, Phase.FORWARD, Phase.LAST_FORWARD, Phase.GRADIENT, Phase.BACKWARD, Phase.UPDATE,
-)  # fmt: skip
-
-REQUESTS: Final = m.Ask | m.PublicKeys | m.SealedKey | m.Placement | m.Questions | (
-    m.SealedAnswers | m.Exchange | m.LastExchange | m.Finish | m.Samples | m.LossRows
-) | m.Update | m.Catalogue  # fmt: skip
+_PUSHING: Final = (Phase.BUILD, Phase.FORWARD, Phase.GRADIENT, Phase.BACKWARD, Phase.UPDATE)
 
 START: Final = Header(0, 0)
 """Before the first message."""
@@ -191,12 +146,9 @@ class Sequence:
     def layers_of(self, phase: Phase) -> range:
         """The layers that a phase comes for; none if this configuration does without it."""
         row = PHASES[phase]
-        if row.built_only and not self.builds_users:
+        if row.built and not self.builds_users:
             return range(0)
-        if row.layers is None:
-            return range(1)
-        first, short = row.layers
-        return range(first, self.layers - short)
+        return range(1) if row.first_layer is None else range(row.first_layer, self.layers)
 
     def pushed_before(self, header: Header) -> Header | None:
         """Where the rows that arrive in a phase were pushed: the pushing phase before it."""
@@ -237,15 +189,15 @@ def _after(
     if last_phase == START.phase:
         return ((0, Phase.KEYS, 0),)
     phase, following = Phase(last_phase), last_layer + 1
-    if PHASES[phase].layers and following in sequence.layers_of(phase):
+    if PHASES[phase].first_layer is not None and following in sequence.layers_of(phase):
         return ((0, phase, following),)
     found: list[tuple[int, int, int]] = []
     for successor in PHASES[phase].then:
-        for one in _BEGINNINGS if successor == NEXT_PASS else (successor,):
+        for one in _BEGINNINGS if successor is NEXT else (successor,):
             layers, asked = sequence.layers_of(one), PHASES[one].asked
             if not layers or (asked is Asked.OWNERS and not owns):
                 continue
-            found.append((int(successor == NEXT_PASS), one, layers[0]))
+            found.append((int(successor is NEXT), one, layers[0]))
             if asked in (Asked.EVERYBODY, Asked.OWNERS):
                 return tuple(found)
     return tuple(found)
@@ -257,5 +209,6 @@ def describe(header: Header) -> str:
         return "the start"
     known = header.phase in set(Phase)
     name = Phase(header.phase).name if known else f"phase {header.phase}"
-    layer = f" {header.layer}" if known and PHASES[Phase(header.phase)].layers else ""
+    layered = known and PHASES[Phase(header.phase)].first_layer is not None
+    layer = f" {header.layer}" if layered else ""
     return f"pass {header.pass_number} {name}{layer}"

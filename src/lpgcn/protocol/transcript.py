@@ -53,7 +53,7 @@ Witness = Callable[[Observation], None]
 NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
     m.Placement: ("places", "owned", "offsets", "listed"),
     m.Questions: ("offsets", "positions"),
-    m.LastExchange: ("positions", "epoch"),
+    m.Exchange: ("positions", "epoch"),
     m.Finish: ("slots",),
     m.Samples: ("negatives", "negative_places", "contacts"),
     m.LossRows: ("contacts",),

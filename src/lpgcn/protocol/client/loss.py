@@ -37,12 +37,12 @@ class LossPart:
 
     # As a user of the batch.
 
-    def draw(self, message: m.LastExchange) -> Drawn | None:
+    def draw(self, message: m.Exchange) -> Drawn | None:
         """The positives of this client's samples; None outside the batch."""
-        positions = reading.numbers(message.positions, "positions", below=1 << 32)
-        if not len(positions):
+        if not message.positions:
             reading.check_length(message.epoch, "epoch", 0, 0)
             return None
+        positions = reading.numbers(message.positions, "positions", below=1 << 32)
         if not self._user.n_real:
             raise UnexpectedMessageError("samples for a client that has no interactions")
         return self._user.draw(reading.one_number(message.epoch, "epoch"), positions)

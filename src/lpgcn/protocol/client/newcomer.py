@@ -132,6 +132,8 @@ class Lister:
         owned = reading.rising(message.owned, "owned", below=about.n_items)
         rows = reading.numbers(message.listed, "listed", below=len(owned))
         neighbours = reading.ragged(message.offsets, rows)
+        if not neighbours.lengths.all():
+            raise MalformedMessageError("field offsets has a neighbour that listed nothing")
         if bool((np.diff(neighbours.rows * len(owned) + rows) <= 0).any()):
             raise MalformedMessageError("field listed holds items of a neighbour that do not rise")
         masks = self._masks(reading.split(message.peers, KEY_BYTES, "peers"))
@@ -144,9 +146,11 @@ class Lister:
 
     def _masks(self, publics: list[bytes]) -> Masks | None:
         """Masks with these peers; of two, the one with the smaller public key adds."""
+        own = self.private.public_bytes
         if not publics and self.about.n_users > 1:
             raise MalformedMessageError("no peers: this client's numbers would not be masked")
-        own = self.private.public_bytes
+        if len({own, *publics}) != len(publics) + 1:
+            raise MalformedMessageError("field peers holds a key twice, or this client's own")
         peers: list[tuple[SecretKey, Literal[1, -1]]] = [
             (self.private.agree(public, info("mask", self.run)), 1 if own < public else -1)
             for public in publics

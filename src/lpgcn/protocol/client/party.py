@@ -41,6 +41,7 @@ Bits = npt.NDArray[np.bool_]
 Answer = tuple[m.Message, "Party"]
 _PUSHES: Final = ("pushes", "pushes_present")
 _USERS: Final = ("users", "users_present")
+_SAMPLES: Final = ("positions", "epoch")
 
 
 class Party:
@@ -79,7 +80,7 @@ class Party:
     def build(self, message: m.Exchange, header: Header) -> Answer:
         """LightGCN+: what users are built from goes out (Algorithm 7, line 16)."""
         owner = self._as_owner()
-        _nothing_in(message, *_PUSHES, *_USERS)
+        _nothing_in(message, *_PUSHES, *_USERS, *_SAMPLES)
         reading.flag(message.wants_user, "wants_user")
         wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
         rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
@@ -89,7 +90,9 @@ class Party:
 
     def forward(self, message: m.Exchange, header: Header) -> Answer:
         """Algorithm 4: absorb what the last layer pushed, push the next."""
-        drawn = self._loss.draw(message) if isinstance(message, m.LastExchange) else None
+        if header.layer < self._sequence.layers - 1:
+            _nothing_in(message, "positions")
+        drawn = self._loss.draw(message)
         pushed = self._sequence.pushed_before(header)
         if pushed is None or pushed.phase == Phase.BUILD:
             now = self._begun(message, pushed)
@@ -98,10 +101,8 @@ class Party:
         grid = self._user.nodes.forward_grid
         user, pushes, own_row = self._push(message, header, now, Kind.USER_FORWARD, grid)
         self._pass = now.with_(own_row=own_row, drawn=drawn)
-        if not isinstance(message, m.LastExchange):
-            return m.Push(user=user, pushes=pushes), self
         wishes = b"" if drawn is None else self._loss.wish(header, drawn)
-        return m.LastPush(user=user, pushes=pushes, wishes=wishes), self
+        return m.Push(user=user, pushes=pushes, wishes=wishes), self
 
     def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
         user, owner = self._user, self._owner
@@ -151,6 +152,7 @@ class Party:
 
     def backward(self, message: m.Exchange, header: Header) -> Answer:
         """Algorithm 6: absorb what the last layer pushed, push the next."""
+        _nothing_in(message, *_SAMPLES)
         now, total = self._absorbed_back(message, header)
         reply = self._pushed_back(message, header, now)
         self._loss_total += total

@@ -162,16 +162,12 @@ class Script:
         routes, sequence = self._routes, self._sequence
         yield from self._whole_forward
         pushes, users = self._fan.for_users(routes, needs), routes.listing(needs.items)
-        yield Round(
-            Phase.LAST_FORWARD,
-            self._everybody,
-            {
-                **self._arrivals_at(len(sequence.layers_of(Phase.FORWARD))),
-                **self._wanted(pushes, users),
-                **(loss.positions if loss else {}),
-            },
-            {**self._pushes(Kind.USER_FORWARD, pushes, users), **(loss.wishes if loss else {})},
-        )
+        last = sequence.layers - 1
+        down = {**self._arrivals_at(last), **self._wanted(pushes, users)}
+        up = self._pushes(Kind.USER_FORWARD, pushes, users)
+        if loss is not None:
+            down, up = {**down, **loss.positions}, {**up, **loss.wishes}
+        yield Round(Phase.FORWARD, self._everybody, down, up, last)
         finals = Selection(routes.owned, needs.finals[routes.owned.values])
         width = self._sizes.row(Kind.ITEM_FINAL)
         arrivals = self._arrivals(Kind.USER_FORWARD, pushes, needs.pairs)
@@ -194,7 +190,7 @@ class Script:
         if self._sequence.builds_users:
             only_pushes = {"pushes": pushed["pushes"]}
             rounds.append(Round(Phase.BUILD, self._owners, {}, only_pushes))
-        for layer in self._sequence.layers_of(Phase.FORWARD):
+        for layer in range(self._sequence.layers - 1):
             down = {**self._arrivals_at(layer), **asked}
             rounds.append(Round(Phase.FORWARD, self._everybody, down, pushed, layer))
         return rounds

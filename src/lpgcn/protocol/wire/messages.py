@@ -118,22 +118,16 @@ class Exchange(Arrivals, tag=7, frozen=True):
     """Server → client: rows that arrived for it, and which rows it shall push next.
 
     `wanted` has a bit for each row that an owner could push, and `wants_user` is one byte: whether
-    to push x_u.
+    to push x_u. In the last exchange forward a batch client is given its samples.
     """
 
     wanted: bytes = b""
     wants_user: bytes = b"\0"
-
-
-class LastExchange(Exchange, tag=8, frozen=True):
-    """Server → client, in the last exchange forward: also the samples of a batch client, which
-    wishes for its positives with its push."""
-
     positions: bytes = b""
     epoch: bytes = b""
 
 
-class Finish(Arrivals, tag=9, frozen=True):
+class Finish(Arrivals, tag=8, frozen=True):
     """Server → client: the last rows forward; as owner, wishes of the batch's neighbours.
 
     `slots` is for each of the `wishing` neighbours the number of vectors to answer with.
@@ -146,7 +140,7 @@ class Finish(Arrivals, tag=9, frozen=True):
     """A bit for each owned item whose final vector is needed."""
 
 
-class Samples(Message, tag=10, frozen=True):
+class Samples(Message, tag=9, frozen=True):
     """Server → batch client: the vectors it wished for, and its negatives (Algorithm 9, line 1).
 
     Negatives are in the order of their places; `contacts` are the handles of their owners, and
@@ -162,7 +156,7 @@ class Samples(Message, tag=10, frozen=True):
     new_contacts: bytes
 
 
-class LossRows(Message, tag=11, frozen=True):
+class LossRows(Message, tag=10, frozen=True):
     """Server → owner: what the batch says about its items; then g^(L) is pushed.
 
     `users` and `scalars` are those of the neighbours that wished, in the order of their handles.
@@ -179,14 +173,14 @@ class LossRows(Message, tag=11, frozen=True):
     wants_user: bytes
 
 
-class Update(Arrivals, tag=12, frozen=True):
+class Update(Arrivals, tag=11, frozen=True):
     """Server → client: the last rows backward, and what Adam needs to know."""
 
     learning_rate: bytes = b""
     batch_size: bytes = b""
 
 
-class Catalogue(Message, tag=13, frozen=True):
+class Catalogue(Message, tag=12, frozen=True):
     """Server → client: the final vectors of all items, in the order of the catalogue."""
 
     items: bytes
@@ -225,22 +219,18 @@ class Push(Message, tag=37, frozen=True):
 
     user: bytes = b""
     pushes: bytes = b""
-
-
-class LastPush(Push, tag=38, frozen=True):
-    """Client → server, in the last exchange forward: also its wishes, one message an owner."""
-
     wishes: bytes = b""
+    """Of a batch client, in the last exchange forward: one message an owner."""
 
 
-class Finals(Message, tag=39, frozen=True):
+class Finals(Message, tag=38, frozen=True):
     """Owner → server: final vectors of the items that were wanted, and of those wished for."""
 
     items: bytes = b""
     answers: bytes = b""
 
 
-class Gradients(Message, tag=40, frozen=True):
+class Gradients(Message, tag=39, frozen=True):
     """Batch client → server: e_u, scalars for each owner, and what it says about its negatives."""
 
     user: bytes
@@ -249,7 +239,7 @@ class Gradients(Message, tag=40, frozen=True):
     introductions: bytes
 
 
-class Numbers(Message, tag=41, frozen=True):
+class Numbers(Message, tag=40, frozen=True):
     """Client → server: masked 64-bit numbers."""
 
     masked: bytes
