@@ -137,6 +137,24 @@ def test_a_client_with_its_own_samples_has_the_bits_of_all(
     assert np.array_equal(at_user.sums, whole.sums[whole.rows == user])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@given(count=st.integers(1, 20), dim=st.integers(1, 9), seed=st.integers(0, 99))
+def test_a_single_node_in_all_pairs_is_gathered_as_any_other(
+    dtype: Any, count: int, dim: int, seed: int
+) -> None:
+    random, grid = np.random.default_rng(seed), Grid.backward(dtype, count)
+    coefficient = random.standard_normal(count).astype(dtype)
+    sent = random.standard_normal((count, dim)).astype(dtype)
+    one = LossGradient.of_one(coefficient, count, sent, grid, Plain())
+    zeros, ones = np.zeros(count, np.int64), np.ones(count)
+    other = LossGradient.gather(
+        zeros, np.arange(count), coefficient, ones, sent, grid, KERNELS["compiled"]
+    )
+    assert np.array_equal(one.rows, other.rows)
+    assert np.array_equal(one.sums, other.sums)
+    assert np.array_equal(one.in_samples, other.in_samples)
+
+
 def test_a_positive_that_is_drawn_twice_pulls_twice() -> None:
     both = vectors(4, 1.0)
     once, twice = (

@@ -109,10 +109,15 @@ class Channels:
         which: Sequence[int],
         sealed: Sequence[bytes],
         indices: Sequence[int] | None = None,
+        *,
+        more: Sequence[SecretKey] = (),
     ) -> list[bytes]:
-        """The contents of what `seal` made, or AuthenticationError and none of them."""
+        """The contents of what `seal` made, or AuthenticationError and none of them; `more` keys
+        stand behind those that are there, for this once."""
         _check_counts(which, sealed, which if indices is None else indices)
         keys, data = self._keys, context.encode()
+        if more:
+            keys = keys + [key.reveal() for key in more]
         nonces = _nonces(context, indices)
         opened: list[bytes] = []
         try:

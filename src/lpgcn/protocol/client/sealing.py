@@ -118,15 +118,8 @@ class Keys:
         """`new` are keys of contacts who are met in this very message."""
         opened = list(sealed)
         if self.suite.protects(Kind.NEGATIVE):
-            known, context = len(self.pairs), self.context(header, Kind.NEGATIVE)
-            strangers = Channels(new)
-            doors = [(self.pairs, 0) if one < known else (strangers, known) for one in senders]
-            opened = [
-                channels.open(context, [sender - first], [row], [number])[0]
-                for (channels, first), sender, number, row in zip(
-                    doors, senders, numbers, sealed, strict=True
-                )
-            ]
+            context = self.context(header, Kind.NEGATIVE)
+            opened = self.pairs.open(context, senders, sealed, numbers, more=new)
         self.note(Kind.NEGATIVE, senders, opened)
         return opened
 
