@@ -143,13 +143,12 @@ def integers(
     The high half of word · bound (Lemire 2019) with a 64-bit word split so that no product
     overflows; the bias is below bound / 2^64.
     """
-    word = words(seed, purpose, entities, step, first=draw)[:, 0]
+    half = bits(seed, purpose, entities, step, 2 * draw, 2).astype(np.uint64)
     bound = np.asarray(bounds, dtype=np.uint64)
     if bound.size and int(bound.max()) >= 2**32:
         raise ValueError("bounds must be below 2^32")
-    high = (word >> np.uint64(32)) * bound
-    low = (word & np.uint64(_LOW)) * bound
-    return ((high + (low >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)
+    low = half[:, 1] * bound
+    return ((half[:, 0] * bound + (low >> 32)) >> 32).astype(np.int64)
 
 
 def permutation(seed: int, purpose: Purpose, size: int, step: int = 0) -> Int64:

@@ -58,8 +58,8 @@ class Federation:
             self.config, self.split.n_users, self.split.n_items, planner, self, witness=self.witness
         )
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
-        return {client: self.deliver(client, request) for client, request in requests}
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        return ((client, self.deliver(client, request)) for client, request in requests)
 
     def deliver(self, client: int, request: bytes) -> bytes:
         self.requests.append((client, request))

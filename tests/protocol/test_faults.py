@@ -344,9 +344,9 @@ class Canned:
     def __init__(self, answers: Mapping[int, bytes]) -> None:
         self.answers = answers
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> Mapping[int, bytes]:
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         assert all(data for _, data in requests)
-        return self.answers
+        return self.answers.items()
 
 
 def bad_replies(data: bytes, client: int) -> Bad:

@@ -71,9 +71,9 @@ class Canned:
     def __init__(self, answers: Mapping[int, bytes]) -> None:
         self.answers = answers
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> Mapping[int, bytes]:
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         assert all(data for _, data in requests)
-        return self.answers
+        return self.answers.items()
 
 
 class Fuzzed:
@@ -117,7 +117,7 @@ class Fuzzed:
         """The server reads mutated replies to the round, and then the real ones."""
         transport, stores = caller._transport, dict(caller.stores)
         header, kind = round_.header(pass_number), round_.kinds[1]
-        answers = transport.call(caller._requests(round_, header, []))
+        answers = dict(transport.call(caller._requests(round_, header, [])))
         pool = [reply for _, reply in self.federation.replies[-20:]]
         for client, data in answers.items():
             for _ in range(self.each):

@@ -62,7 +62,7 @@ class Recorded:
         """Header, requests and replies of every call."""
         self.server = initialise(config, N_USERS, N_ITEMS, lambda _: Plan(OWNER, "by hand"), self)
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         asked, answers, replies = [], [], {}
         for client, data in requests:
             message = m.decode(data, REQUESTS, limit=len(data))
@@ -73,7 +73,7 @@ class Recorded:
             asked.append(message)
             answers.append(m.decode(replies[client], kind, limit=len(replies[client])))
         self.rounds.append((header, asked, answers))
-        return replies
+        return replies.items()
 
 
 @cache

@@ -247,7 +247,7 @@ def sizes_of(suite: str, dtype: str) -> Vector:
     negative = np.array([(1, 2, pair[0])], dtype=Sizes(of.suite, 3, of.pair).negative_content)
     return {
         "rows": {kind.name: of.row(kind) for kind in vectors},
-        "three slots": {kind.name: int(of.slots(kind, np.array(3))) for kind in row},
+        "three slots": {kind.name: 3 * of.slots(kind)[0] + of.slots(kind)[1] for kind in row},
         "introduction": of.introduction,
         "pair": pair.tobytes().hex(),
         "negative": negative.tobytes().hex(),

@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_is_an_error_now_and_later() -> None:
     workers._workers[0]._process.kill()
     for _ in range(2):
         with pytest.raises(WorkerError):
-            workers.perform("export", [(0, b""), (1, b"")])
+            dict(workers.perform("export", [(0, b""), (1, b"")]))
     workers.close()
 
 
@@ -114,9 +114,9 @@ def test_a_call_that_broke_off_is_not_taken_up_again() -> None:
 
     workers = Workers([], 2)
     with pytest.raises(KeyboardInterrupt):
-        workers.perform("export", broken())
+        dict(workers.perform("export", broken()))
     with pytest.raises(WorkerError, match="failed before: KeyboardInterrupt"):
-        workers.perform("export", [])
+        dict(workers.perform("export", []))
     workers.close()
 
 
@@ -124,7 +124,7 @@ def test_an_error_of_a_client_comes_back_and_is_not_forgotten(source: Source) ->
     split = source.open()
     engine = Federated(split, CONFIG, planner_for(split, CONFIG), workers=2)
     with pytest.raises(WorkerError, match="MalformedMessageError"):
-        engine._host.perform("handle", [(0, b"\xc1")])
+        dict(engine._host.perform("handle", [(0, b"\xc1")]))
     with pytest.raises(WorkerError, match="before"):
         engine.step(0, 0, 0.01)
     engine.close()

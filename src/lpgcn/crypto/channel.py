@@ -1,8 +1,8 @@
 """Messages under AES-256-GCM: an AEAD call each, however many travel together.
 
 A step of a federation opens tens of thousands of vectors of some 256 bytes, most of them each under
-a key of its own. A cipher object takes 2.4 KB and making one half a microsecond, so keys are kept
-and ciphers are made when they are needed. The associated data is the encoded context, the same for
+a key of its own. A cipher object takes 2.4 KB and making one half a microsecond, so of many keys
+ciphers are made when they are needed. The associated data is the encoded context, the same for
 all messages of a call; a nonce is (step: 40 bits, phase: 8, layer: 8, kind: 8, index: 32). Two
 messages never share one unless somebody seals the same place twice, which is refused: all messages
 of a context are sealed in one call. The version of the format is in the context.
@@ -24,6 +24,8 @@ from lpgcn.crypto.keys import SecretKey
 
 TAG_BYTES: Final = 16
 """A sealed message is longer than its content by this."""
+_FEW_KEYS: Final = 16
+"""The ciphers of so few keys are kept: those of an ordinary client, which uses them every round."""
 _INDEX: Final = struct.Struct(">I")
 _INDEX_ZERO: Final = bytes(_INDEX.size)
 
@@ -71,10 +73,12 @@ class Channels:
     """Many keys: what an owner opens of all its neighbours at once, or a client seals to all owners
     of its items. A message under key K at index 0 is what `Channel(K)` seals there."""
 
-    __slots__ = ("_guard", "_keys")
+    __slots__ = ("_ciphers", "_guard", "_keys")
 
     def __init__(self, keys: Iterable[SecretKey] = ()) -> None:
-        self._keys, self._guard = [key.reveal() for key in keys], NonceGuard()
+        self._keys: list[bytes] = []
+        self._guard = NonceGuard()
+        self.extend(keys)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -82,6 +86,13 @@ class Channels:
     def extend(self, keys: Iterable[SecretKey]) -> None:
         """More keys, behind those that are there."""
         self._keys.extend(key.reveal() for key in keys)
+        self._ciphers = [AESGCM(key) for key in self._keys] if len(self) <= _FEW_KEYS else []
+
+    def _chosen(self, which: Sequence[int], more: Sequence[SecretKey] = ()) -> list[AESGCM]:
+        if self._ciphers and not more:
+            return [self._ciphers[key] for key in which]
+        keys = [*self._keys, *(key.reveal() for key in more)] if more else self._keys
+        return [AESGCM(keys[key]) for key in which]
 
     def seal(
         self,
@@ -95,12 +106,11 @@ class Channels:
         places = which if indices is None else list(zip(which, indices, strict=False))
         if len(set(places)) != len(places):
             raise NonceReuseError(f"a key and index appear twice for {context}")
-        nonces = _nonces(context, indices)
+        nonces, ciphers, data = _nonces(context, indices), self._chosen(which), context.encode()
         self._guard.claim(context)
-        keys, data = self._keys, context.encode()
         return [
-            AESGCM(keys[key]).encrypt(nonce, message, data)
-            for key, message, nonce in zip(which, messages, nonces, strict=False)
+            cipher.encrypt(nonce, message, data)
+            for cipher, message, nonce in zip(ciphers, messages, nonces, strict=False)
         ]
 
     def open(
@@ -115,14 +125,13 @@ class Channels:
         """The contents of what `seal` made, or AuthenticationError and none of them; `more` keys
         stand behind those that are there, for this once."""
         _check_counts(which, sealed, which if indices is None else indices)
-        keys, data = self._keys, context.encode()
-        if more:
-            keys = keys + [key.reveal() for key in more]
-        nonces = _nonces(context, indices)
+        nonces, data = _nonces(context, indices), context.encode()
         opened: list[bytes] = []
         try:
-            for key, message, nonce in zip(which, sealed, nonces, strict=False):
-                opened.append(AESGCM(keys[key]).decrypt(nonce, message, data))
+            for cipher, message, nonce in zip(
+                self._chosen(which, more), sealed, nonces, strict=False
+            ):
+                opened.append(cipher.decrypt(nonce, message, data))
         except InvalidTag as error:
             raise _does_not_open(context, len(opened)) from error
         return opened
@@ -130,7 +139,8 @@ class Channels:
 
 def _check_counts(*parts: Sequence[object]) -> None:
     """One key, one message and one index each, or nothing is sealed or opened at all."""
-    if len(set(map(len, parts))) > 1:
+    first = len(parts[0])
+    if any(len(part) != first for part in parts):
         counts = " and ".join(str(len(part)) for part in parts)
         raise FormatError(f"{counts} keys, messages and indices, expected as many of each")
 

@@ -11,6 +11,7 @@ from lpgcn.crypto.errors import FormatError, NonceReuseError
 
 VERSION: Final = 2
 STEP_BITS: Final = 40
+_STEPS: Final = 1 << STEP_BITS
 _ENCODING: Final = struct.Struct(">BBBB16sQ")
 _PLACE: Final = struct.Struct(">Q")
 
@@ -31,7 +32,7 @@ class Context(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if len(self.run) != 16:
             raise FormatError(f"a run is named by 16 bytes, found {len(self.run)}")
-        if not 0 <= self.step < 1 << STEP_BITS:
+        if not 0 <= self.step < _STEPS:
             raise FormatError(f"step {self.step} is outside [0, 2^{STEP_BITS})")
         if not (0 <= self.phase < 256 and 0 <= self.layer < 256 and 0 <= self.kind < 256):
             raise FormatError(

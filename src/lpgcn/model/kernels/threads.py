@@ -9,43 +9,68 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
+from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 import numpy.typing as npt
 
 PARTS_A_THREAD = 4
+Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
+
+
+def _serve(tasks: SimpleQueue[Task | None]) -> None:
+    """Do what comes, and say how it ended."""
+    while (task := tasks.get()) is not None:
+        work, done = task
+        try:
+            work()
+        except BaseException as failure:  # noqa: BLE001 -- it is raised where it was asked for.
+            done.put(failure)
+        else:
+            done.put(None)
+        # What the caller has given up is not kept until the next task.
+        del task, work, done
 
 
 class Threads:
-    """A number of threads, of which the caller is one."""
+    """A number of threads, of which the caller is one. The others are started when needed, sleep
+    on a queue, and end with this object."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or len(os.sched_getaffinity(0))
-        self._pool = ThreadPoolExecutor(self.count - 1) if self.count > 1 else None
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._started = 0
+
+    def __del__(self) -> None:
+        for _ in range(self._started):
+            self._tasks.put(None)
 
     def each(self, work: Callable[[int, int], object], bounds: list[int]) -> None:
         """work(first, last) for each two bounds that follow one another."""
-        parts = list(pairwise(bounds))
         # All of them take from this one iterator, which gives a part to one of them only.
-        left = iter(parts)
+        left = pairwise(bounds)
 
         def take() -> None:
             for first, last in left:
                 work(first, last)
 
-        if self._pool is None or len(parts) < 2:
-            take()
-            return
-        helpers = [self._pool.submit(take) for _ in range(min(self.count, len(parts)) - 1)]
+        helpers = min(self.count, len(bounds) - 1) - 1
+        done: SimpleQueue[BaseException | None] = SimpleQueue()
+        while self._started < helpers:
+            Thread(target=_serve, args=(self._tasks,), daemon=True).start()
+            self._started += 1
+        for _ in range(helpers):
+            self._tasks.put((take, done))
         try:
             take()
         finally:
             # Nobody may still write into a result that the caller has given up.
-            wait(helpers)
-        for helper in helpers:
-            helper.result()
+            failures = [done.get() for _ in range(helpers)]
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def bounds(self, offsets: npt.NDArray[np.int64], least: int) -> list[int]:
         """Parts of about equal numbers of entries, each of `least` entries or more."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +51,19 @@ class LossPart:
     def wish(self, header: Header, drawn: Drawn) -> bytes:
         """To each owner the numbers of the positives that it owns, in as many slots as it expects
         of any client with so many samples."""
-        messages = reading.cut(
-            reading.pack_numbers(drawn.wishes), reading.NUMBER_BYTES * drawn.slots, "wishes"
-        )
-        return self._keys.seal(header, Kind.WISH, self._keys.owners, range(len(messages)), messages)
+        content = struct.pack(f"<{len(drawn.wishes)}I", *drawn.wishes)
+        return self._to_owners(header, Kind.WISH, drawn, content)
+
+    def _to_owners(self, header: Header, kind: Kind, drawn: Drawn, content: bytes) -> bytes:
+        """The slots of each owner, sealed to it."""
+        a_slot, _ = self._sizes.slots(kind)
+        messages = reading.cut(content, [a_slot * count for count in drawn.slots], kind.name)
+        return self._keys.seal(header, kind, self._keys.owners, range(len(messages)), messages)
+
+    def _cut_slots(self, field: bytes, kind: Kind, slots: Iterable[int], name: str) -> list[bytes]:
+        """The messages of a field, each with its slots, as they were sealed."""
+        a_slot, besides = self._sizes.slots(kind)
+        return reading.cut(field, [a_slot * count + besides for count in slots], name)
 
     def say(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, Said]:
         """What the items' owners are told. Something is sent in every slot, so that traffic does
@@ -67,8 +77,8 @@ class LossPart:
             message.negatives, "negatives", below=count, count=len(drawn.positive)
         )
         contacts = reading.numbers(message.contacts, "contacts", below=1 << 32, count=count)
-        vectors = np.concatenate(
-            (self._positives(message, header, now, drawn), self._negatives(message, header, places))
+        vectors = self._vectors(
+            self._positives(message, header, now, drawn) + self._negatives(message, header, places)
         )
         new, introductions = keys.introduce(
             self._introduced(message.new_contacts, KEY_BYTES, len(keys.owners), contacts)
@@ -89,33 +99,44 @@ class LossPart:
         said = Said(gradient, table[drawn.own], fixed_point.total(found.loss))
         # Everything is good: from here on nothing fails.
         keys.owners.extend(new)
+        vector, about = final.tobytes(), in_rows(table[:, None])
+        negatives = [
+            vector + place + pair
+            for place, pair in zip(
+                reading.split(message.negative_places, reading.NUMBER_BYTES, "negative_places"),
+                about[drawn.count :],
+                strict=True,
+            )
+        ]
         return m.Gradients(
-            user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [final.tobytes()]),
-            scalars=self._seal_scalars(header, drawn, table),
-            negatives=self._seal_negatives(header, final, places, contacts, table[drawn.count :]),
+            user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [vector]),
+            scalars=self._scalars(header, drawn, about),
+            negatives=keys.seal_negatives(header, contacts.tolist(), negatives),
             introductions=b"".join(introductions),
         ), said
 
-    def _positives(self, message: m.Samples, header: Header, now: Pass, drawn: Drawn) -> Floats:
+    def _positives(
+        self, message: m.Samples, header: Header, now: Pass, drawn: Drawn
+    ) -> list[bytes]:
         """Final vectors of the positives: those wished for, and those of its own items."""
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
-        lengths = self._sizes.slots(Kind.ANSWER, drawn.slots)
-        answers = reading.cut(message.answers, lengths, "answers")
+        answers = self._cut_slots(message.answers, Kind.ANSWER, drawn.slots, "answers")
         opened = keys.open(sent, Kind.ANSWER, keys.owners, range(len(answers)), answers)
-        vectors = np.empty((drawn.count, self._config.dim), dtype=self._config.dtype)
-        vectors[drawn.wished] = self._vectors(opened)[drawn.slot]
-        if len(drawn.own):
+        slots = reading.split(b"".join(opened), self._sizes.vector, "answers")
+        vectors = [b""] * drawn.count
+        for number, slot in zip(drawn.wished, drawn.slot, strict=True):
+            vectors[number] = slots[slot]
+        for number, row in zip(drawn.own, drawn.own_rows, strict=True):
             assert now.final_items is not None
-            vectors[drawn.own] = now.final_items[drawn.own_rows]
+            vectors[number] = now.final_items[row].tobytes()
         return vectors
 
-    def _negatives(self, message: m.Samples, header: Header, places: Int64) -> Floats:
+    def _negatives(self, message: m.Samples, header: Header, places: Int64) -> list[bytes]:
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
         reading.check_length(message.negative_rows, "negative_rows", len(places), width)
         rows = reading.split(message.negative_rows, width, "negative_rows")
-        opened = keys.open(sent, Kind.ITEM_FINAL, keys.items, places.tolist(), rows)
-        return self._vectors(opened)
+        return keys.open(sent, Kind.ITEM_FINAL, keys.items, places.tolist(), rows)
 
     def _vectors(self, rows: Sequence[bytes]) -> Floats:
         content = np.frombuffer(b"".join(rows), dtype=self._config.dtype)
@@ -134,23 +155,12 @@ class LossPart:
             )
         return parts
 
-    def _seal_scalars(self, header: Header, drawn: Drawn, table: npt.NDArray[np.void]) -> bytes:
+    def _scalars(self, header: Header, drawn: Drawn, about: Sequence[bytes]) -> bytes:
         """s and n of each positive, in the slot in which it was wished for."""
-        slots = np.zeros(len(drawn.wishes), dtype=self._sizes.pair)
-        slots[drawn.slot] = table[drawn.wished]
-        messages = reading.cut(slots.tobytes(), self._sizes.pair.itemsize * drawn.slots, "scalars")
-        return self._keys.seal(
-            header, Kind.SCALARS, self._keys.owners, range(len(messages)), messages
-        )
-
-    def _seal_negatives(
-        self, header: Header, final: Floats, places: Int64, contacts: Int64,
-        pairs: npt.NDArray[np.void],
-    ) -> bytes:  # fmt: skip
-        rows = np.empty(len(places), dtype=self._sizes.negative_content)
-        rows["vector"] = np.frombuffer(final.tobytes(), dtype=np.uint8)
-        rows["place"], rows["pair"] = places, pairs
-        return self._keys.seal_negatives(header, contacts.tolist(), in_rows(rows[:, None]))
+        slots = [bytes(self._sizes.pair.itemsize)] * len(drawn.wishes)
+        for number, slot in zip(drawn.wished, drawn.slot, strict=True):
+            slots[slot] = about[number]
+        return self._to_owners(header, Kind.SCALARS, drawn, b"".join(slots))
 
     # As an owner of items.
 
@@ -166,7 +176,7 @@ class LossPart:
             wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
             handles = np.flatnonzero(wishing)
         slots = reading.numbers(message.slots, "slots", below=1 << 31, count=len(handles))
-        sealed = reading.cut(message.wishes, self._sizes.slots(Kind.WISH, slots), "wishes")
+        sealed = self._cut_slots(message.wishes, Kind.WISH, slots.tolist(), "wishes")
         opened = keys.open(sent, Kind.WISH, keys.pairs, handles.tolist(), sealed)
         wishes = reading.numbers(b"".join(opened), "wishes", below=1 << 32)
         return Wishes(handles, slots, owner.wished_items(handles, slots, wishes))
@@ -175,7 +185,8 @@ class LossPart:
         """The final vectors that were wished for, to each neighbour in its slots."""
         vectors = np.where(wishes.items[:, None] < 0, 0, finals[wishes.items])
         content = vectors.astype(finals.dtype, copy=False).tobytes()
-        messages = reading.cut(content, self._sizes.vector * wishes.slots, "answers")
+        lengths = (self._sizes.vector * wishes.slots).tolist()
+        messages = reading.cut(content, lengths, "answers")
         return self._keys.seal(
             header, Kind.ANSWER, self._keys.pairs, wishes.handles.tolist(), messages
         )
@@ -205,8 +216,8 @@ class LossPart:
         reading.check_length(message.users, "users", len(handles), width)
         rows = reading.split(message.users, width, "users")
         finals = self._vectors(keys.open(said, Kind.USER_FINAL, keys.neighbours, handles, rows))
-        lengths = self._sizes.slots(Kind.SCALARS, wishes.slots)
-        sealed = reading.cut(message.scalars, lengths, "scalars")
+        slots = wishes.slots.tolist()
+        sealed = self._cut_slots(message.scalars, Kind.SCALARS, slots, "scalars")
         opened = keys.open(said, Kind.SCALARS, keys.pairs, handles, sealed)
         pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
         if bool(((wishes.items < 0) & (pairs["count"] > 0)).any()):

@@ -246,7 +246,9 @@ class Answered:
         """Learn which neighbours are real. Lengths follow from what was asked."""
         placed, private = self.placed, self.keys.private
         near = placed.neighbours
-        answers = reading.cut(message.answers, verification_answer(near.lengths), "answers")
+        answers = reading.cut(
+            message.answers, verification_answer(near.lengths).tolist(), "answers"
+        )
         contents = [
             private.open(
                 sealed, _bound(self.run, private.public_bytes, placed.places[near[handle]])

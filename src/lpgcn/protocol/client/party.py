@@ -320,10 +320,13 @@ class Party:
         self, message: m.Exchange | m.LossRows, header: Header, now: Pass, kind: Kind, grid: Grid
     ) -> tuple[bytes, bytes, Integers]:
         """The user's vector and the owner's rows, sealed, and what goes to its own user."""
-        possible = 0 if self._owner is None else self._owner.n_pushes
-        wanted = reading.bits(message.wanted, "wanted", possible)
         wants_user = reading.flag(message.wants_user, "wants_user")
-        pushes, own_row = self._pushed(header, wanted, now.items_push, grid)
+        if self._owner is None:
+            _nothing_in(message, "wanted")
+            pushes, own_row = b"", self._nothing
+        else:
+            wanted = reading.bits(message.wanted, "wanted", self._owner.n_pushes)
+            pushes, own_row = self._pushed(header, wanted, now.items_push, grid)
         user = self._sealed_user(header, kind, now.own_push) if wants_user else b""
         return user, pushes, own_row
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +87,7 @@ class Drawn:
     wished: list[int]
     """The others, and the slot of each."""
     slot: list[int]
-    slots: Int64
+    slots: list[int]
     """Slots for each owner."""
     wishes: list[int]
     """For each slot the number of an item among those that the owner asked about, or NO_WISH."""
@@ -99,7 +100,8 @@ class User:
     def __init__(self, about: Profile, listing: Listing, asked: Ragged) -> None:
         """`asked` has for each owner the positions of the items that it asked about."""
         config, real = about.config, listing.real
-        self._seed, self._asked, self.n_real = about.private_seed, asked, len(real)
+        self._seed, self.n_real = about.private_seed, len(real)
+        self._asked_counts = asked.lengths.tolist()
         is_real = listing.is_real
         by_id = np.argsort(listing.uploaded, kind="stable")
         self._position_of_real = by_id[is_real[by_id]].tolist()
@@ -128,9 +130,9 @@ class User:
         ranks = positive_ranks(self._seed, epoch, positions, sizes).tolist()
         drawn = [self._position_of_real[rank] for rank in ranks]
         distinct = {position: number for number, position in enumerate(dict.fromkeys(drawn))}
-        slots = np.minimum(self._asked.lengths, len(positions))
-        following = (np.cumsum(slots) - slots).tolist()
-        wishes = [NO_WISH] * int(slots.sum())
+        slots = [min(asked, len(positions)) for asked in self._asked_counts]
+        following = list(accumulate(slots[:-1], initial=0)) if slots else []
+        wishes = [NO_WISH] * sum(slots)
         own, own_rows, wished, slot = [], [], [], []
         for position, number in distinct.items():
             owner, at_owner = self._where[position]

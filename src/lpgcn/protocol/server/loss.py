@@ -52,7 +52,8 @@ class LossRounds:
     def _sealed(self, kind: Kind, ids: Ragged) -> Rows:
         """Messages between the two ends of pairs, each with its slots."""
         if kind not in self._sealed_sizes:
-            self._sealed_sizes[kind] = self._sizes.slots(kind, self._slots)
+            a_slot, besides = self._sizes.slots(kind)
+            self._sealed_sizes[kind] = a_slot * self._slots + besides
         return Rows(kind.name, self._routes.n_pairs, ids, self._sealed_sizes[kind])
 
     @cached_property

@@ -7,7 +7,7 @@ update. What is sent in each round is laid out in `script`; here it is sent, and
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -48,9 +48,10 @@ RANK_PHASES = {"valid": Phase.RANK_VALID, "test": Phase.RANK_TEST}
 class Transport(Protocol):
     """Delivers a message to each of some clients and brings their answers."""
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> Mapping[int, bytes]:
+    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         """Each request is (client, message); they come one by one, so that the first client can
-        be at work while the message of the last is being written."""
+        be at work while the message of the last is being written. So do the answers, in any order:
+        the first are read while the last client is still at work."""
         ...
 
 
@@ -73,23 +74,30 @@ class Caller:
             self._watch(round_.phase)
         header, kind = round_.header(pass_number), round_.kinds[1]
         sent: list[int] = []
-        answers = self._transport.call(self._requests(round_, header, sent))
-        called = round_.called.tolist()
-        if len(answers) != len(called) or not all(client in answers for client in called):
-            raise MalformedMessageError(
-                f"{len(called)} clients were asked and {len(answers)} answered"
-            )
+        asked, answered = set(round_.called.tolist()), dict[int, int]()
+        # Not into the stores yet: requests to the last clients are still filled from there.
+        arrived: Stores = {}
         for field in round_.up.values():
-            field.prepare(self.stores)
-        for client in called:
+            field.prepare(arrived)
+        for client, data in self._transport.call(self._requests(round_, header, sent)):
+            if client in answered or client not in asked:
+                raise MalformedMessageError(
+                    f"{len(asked)} clients were asked, and client {client} answered twice or unasked"
+                )
+            answered[client] = len(data)
             try:
-                reply = self._read(client, answers[client], header, kind)
-                round_.read(self.stores, client, reply)
+                round_.read(arrived, client, self._read(client, data, header, kind))
             except ProtocolError as error:
                 raise type(error)(f"from client {client}: {error}") from error
-        up = np.fromiter((len(answers[client]) for client in called), np.int64, len(called))
+        if len(answered) != len(asked):
+            raise MalformedMessageError(
+                f"{len(asked)} clients were asked and {len(answered)} answered"
+            )
+        self.stores |= arrived
+        clients = np.fromiter(answered, np.int64, len(answered))
+        up = np.fromiter(answered.values(), np.int64, len(answered))
         self.ledger.add(round_.phase, "down", round_.called, np.array(sent, dtype=np.int64))
-        self.ledger.add(round_.phase, "up", round_.called, up)
+        self.ledger.add(round_.phase, "up", clients, up)
 
     def _requests(
         self, round_: Round, header: Header, sent: list[int]

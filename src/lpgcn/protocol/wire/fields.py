@@ -100,7 +100,7 @@ class Rows:
             reading.check_length(content, name, len(ids), self.sizes)
             parts = reading.split(content, self.sizes, name)
         else:
-            parts = reading.cut(content, self.sizes[ids], name)
+            parts = reading.cut(content, self.sizes[ids].tolist(), name)
         for row, part in zip(ids.tolist(), parts, strict=True):
             table[row] = part
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -36,7 +37,7 @@ def numbers(field: bytes, name: str, *, below: int, count: int | None = None) ->
 def rising(field: bytes, name: str, *, below: int) -> Int64:
     """A field of 32-bit numbers, each higher than the one before."""
     values = numbers(field, name, below=below)
-    if bool((np.diff(values) <= 0).any()):
+    if (values[1:] <= values[:-1]).any():
         raise MalformedMessageError(f"field {name} holds numbers that do not rise")
     return values
 
@@ -99,9 +100,9 @@ def split(field: bytes, width: int, name: str) -> list[bytes]:
     return [field[start : start + width] for start in range(0, len(field), width or 1)]
 
 
-def cut(field: bytes, lengths: Int64, name: str) -> list[bytes]:
+def cut(field: bytes, lengths: Iterable[int], name: str) -> list[bytes]:
     """A field of messages of these lengths, one behind the other."""
-    ends = list(accumulate(lengths.tolist(), initial=0))
+    ends = list(accumulate(lengths, initial=0))
     if len(field) != ends[-1]:
         raise MalformedMessageError(f"field {name} has {len(field)} bytes, expected {ends[-1]}")
     return [field[start:end] for start, end in pairwise(ends)]

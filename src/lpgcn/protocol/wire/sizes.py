@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -45,26 +46,31 @@ class Sizes:
     def of(cls, config: Config) -> Sizes:
         number = np.dtype(config.dtype).newbyteorder("<")
         pair = np.dtype([("coefficient", number), ("count", "<u4")])
-        return cls(SUITES[config.suite], config.dim * config.number_bytes, pair)
+        return cls(SUITES[config.suite], config.dim * number.itemsize, pair)
 
-    @property
+    @cached_property
     def negative_content(self) -> np.dtype[np.void]:
         """What a client tells the owner of a negative: e_u, the place of the item, s and n."""
         return np.dtype([("vector", "u1", (self.vector,)), ("place", "<u4"), ("pair", self.pair)])
 
     def row(self, kind: Kind) -> int:
         """A vector, or what is said about one negative."""
-        plain = self.negative_content.itemsize if kind is Kind.NEGATIVE else self.vector
-        return plain + self._tag(kind)
+        return self._rows[kind]
 
-    def slots(self, kind: Kind, slots: Int64) -> Int64:
-        """A message with so many slots between a client and an owner."""
+    @cached_property
+    def _rows(self) -> dict[Kind, int]:
+        rows = {kind: self.vector + self._tag(kind) for kind in self.suite.keys}
+        rows[Kind.NEGATIVE] = self.negative_content.itemsize + self._tag(Kind.NEGATIVE)
+        return rows
+
+    def slots(self, kind: Kind) -> tuple[int, int]:
+        """Of a message with slots between a client and an owner: bytes a slot, and besides."""
         plain = {
             Kind.WISH: NUMBER_BYTES,
             Kind.ANSWER: self.vector,
             Kind.SCALARS: self.pair.itemsize,
         }
-        return plain[kind] * slots + self._tag(kind)
+        return plain[kind], self._tag(kind)
 
     @property
     def introduction(self) -> int:

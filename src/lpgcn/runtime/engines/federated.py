@@ -101,7 +101,7 @@ class Federated:
         """Whole tables from the rows that the parties hold."""
         everybody = ((user, b"") for user in range(self._split.n_users))
         tables: Tables = {}
-        for user, data in self._host.perform(action, everybody).items():
+        for user, data in self._host.perform(action, everybody):
             held = load(data)
             rows = {"items": held.pop("rows"), "users": np.array([user])}
             for name, value in held.items():
@@ -138,7 +138,8 @@ class Federated:
                 }
             )
 
-        self._host.perform("restore", ((user, own(user)) for user in range(self._split.n_users)))
+        everybody = ((user, own(user)) for user in range(self._split.n_users))
+        dict(self._host.perform("restore", everybody))
 
     def parameters(self) -> Tables:
         suffix = ".parameter"
@@ -155,5 +156,5 @@ class Federated:
     def recommend(self, user: int, k: int) -> list[tuple[int, float]]:
         """On the user's own client: item indices and scores."""
         self.server.predict([user])
-        answer = self._host.perform("recommend", [(user, msgspec.msgpack.encode(k))])[user]
+        ((_, answer),) = self._host.perform("recommend", [(user, msgspec.msgpack.encode(k))])
         return msgspec.msgpack.decode(answer, type=list[tuple[int, float]])

@@ -22,8 +22,8 @@ Arguments = Iterable[tuple[int, bytes]]
 class Host(Protocol):
     """Somebody who runs clients. The server only ever asks for `handle`."""
 
-    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
-        """An action of `inspection.ACTIONS` on each of these clients."""
+    def perform(self, action: str, arguments: Arguments) -> Arguments:
+        """An action of `inspection.ACTIONS` on each of these clients; results as they come."""
         ...
 
     def close(self) -> None: ...
@@ -35,9 +35,9 @@ class OneProcess:
     def __init__(self, profiles: Mapping[int, bytes], witness: Witness | None = None) -> None:
         self.clients = {index: Client(profile, witness) for index, profile in profiles.items()}
 
-    def perform(self, action: str, arguments: Arguments) -> dict[int, bytes]:
+    def perform(self, action: str, arguments: Arguments) -> Arguments:
         act, clients = ACTIONS[action], self.clients
-        return {index: act(clients[index], argument) for index, argument in arguments}
+        return ((index, act(clients[index], argument)) for index, argument in arguments)
 
     def close(self) -> None:
         """Nothing outlives this process."""
@@ -49,7 +49,7 @@ class Calls:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def call(self, requests: Arguments) -> dict[int, bytes]:
+    def call(self, requests: Arguments) -> Arguments:
         return self._host.perform("handle", requests)
 
 

@@ -12,7 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any, Final
@@ -37,29 +37,25 @@ class WorkerError(LpgcnError):
 
 
 class Worker:
-    """One process. Two threads move frames, so that neither side waits for the other's pipe."""
+    """One process. Two threads move frames, so that neither side waits for the other's pipe.
 
-    def __init__(self) -> None:
+    All workers put their answers into one inbox, where they lie in the order of their arrival.
+    """
+
+    def __init__(self, inbox: SimpleQueue[Answer]) -> None:
         # -P: a module of the same name in the present folder is not what is meant.
         command = [sys.executable, "-P", "-m", "lpgcn.runtime.hosts.workers"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=_PIPE_BYTES
         )
         self._outbox: SimpleQueue[Frame | None] = SimpleQueue()
-        self._inbox: SimpleQueue[Answer] = SimpleQueue()
+        self._inbox = inbox
         self._threads = [Thread(target=move, daemon=True) for move in (self._send, self._receive)]
         for thread in self._threads:
             thread.start()
 
     def post(self, frame: Frame) -> None:
         self._outbox.put(frame)
-
-    def answer(self) -> dict[int, bytes]:
-        """The answer to the oldest frame that has none yet."""
-        error, result = self._inbox.get()
-        if error:
-            raise WorkerError(error)
-        return result
 
     def close(self) -> None:
         """The end of its input ends a worker."""
@@ -99,50 +95,57 @@ class Workers:
 
     def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
         self._failure: BaseException | None = None
-        self._workers = [Worker() for _ in range(count)]
+        self._inbox: SimpleQueue[Answer] = SimpleQueue()
+        self._workers = [Worker(self._inbox) for _ in range(count)]
         try:
-            self.perform(_START, profiles)
+            dict(self.perform(_START, profiles))
         except BaseException:
             self.close()
             raise
 
-    def perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
-        """All workers at once, in frames of a few clients; answers in the order of arguments.
+    def perform(
+        self, action: str, arguments: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
+        """All workers at once, in frames of a few clients; answers as they arrive.
 
         After a failure nobody knows what the clients have done, so that every later call fails too.
         """
         if self._failure is not None:
             raise WorkerError(f"a call failed before: {self._failure!r}")
         try:
-            return self._perform(action, arguments)
+            yield from self._perform(action, arguments)
         except BaseException as error:
             self._failure = error
             raise
 
-    def _perform(self, action: str, arguments: Iterable[tuple[int, bytes]]) -> dict[int, bytes]:
+    def _perform(
+        self, action: str, arguments: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
         shares: list[dict[int, bytes]] = [{} for _ in self._workers]
-        waiting = [0] * len(shares)
-        order: list[int] = []
-
-        def post(number: int) -> None:
-            self._workers[number].post((action, shares[number]))
-            shares[number] = {}
-            waiting[number] += 1
-
+        waiting = 0
         for index, argument in arguments:
             number = index % len(shares)
             shares[number][index] = argument
-            order.append(index)
             if len(shares[number]) == _CLIENTS_PER_FRAME:
-                post(number)
-        for number, share in enumerate(shares):
+                self._workers[number].post((action, shares[number]))
+                shares[number] = {}
+                waiting += 1
+            while waiting and not self._inbox.empty():
+                yield from self._answers()
+                waiting -= 1
+        for worker, share in zip(self._workers, shares, strict=True):
             if share:
-                post(number)
-        answers: dict[int, bytes] = {}
-        for worker, frames in zip(self._workers, waiting, strict=True):
-            for _ in range(frames):
-                answers |= worker.answer()
-        return {index: answers[index] for index in order}
+                worker.post((action, share))
+                waiting += 1
+        for _ in range(waiting):
+            yield from self._answers()
+
+    def _answers(self) -> Iterable[tuple[int, bytes]]:
+        """Those of the next frame."""
+        error, result = self._inbox.get()
+        if error:
+            raise WorkerError(error)
+        return result.items()
 
     def close(self) -> None:
         for worker in self._workers:
@@ -196,7 +199,7 @@ def main() -> None:
                 host.clients |= OneProcess(arguments).clients
                 answer = "", dict.fromkeys(arguments, b"")
             else:
-                answer = "", host.perform(action, arguments.items())
+                answer = "", dict(host.perform(action, arguments.items()))
         except LpgcnError as error:
             answer = f"{type(error).__name__}: {error}", {}
         _write(answers, answer)
