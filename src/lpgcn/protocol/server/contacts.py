@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.model.sampling import contains
 from lpgcn.protocol.server.routes import Routes
 from lpgcn.ragged import Ragged
 
@@ -52,21 +51,24 @@ class Contacts:
 
     def meet(self, clients: Int64, owners: Int64) -> Meeting:
         """The handles of these; whoever has none yet gets the next ones."""
-        wanted = clients * self._n + owners
-        # With counts np.unique sorts, which takes a fraction of the time of its hashing.
-        distinct, _ = np.unique(wanted, return_counts=True)
-        new = distinct[~contains(self._keys, distinct)]
+        distinct, which = np.unique(clients * self._n + owners, return_inverse=True)
+        where = np.searchsorted(self._keys, distinct)
+        known = np.append(self._keys, -1)[where] == distinct
+        new, gap = distinct[~known], where[~known]
         client, owner = np.divmod(new, self._n)
-        at_client = _hand_out(self._next_at_client, client)
-        at_owner = _hand_out(self._next_at_owner, owner)
-        where = np.searchsorted(self._keys, new)
-        self._keys = np.insert(self._keys, where, new)
-        self._at_client = np.insert(self._at_client, where, at_client)
-        self._at_owner = np.insert(self._at_owner, where, at_owner)
-        found = np.searchsorted(self._keys, wanted)
-        return Meeting(
-            self._at_client[found], self._at_owner[found], client, owner, at_client, at_owner
+        at_client, at_owner = (
+            _hand_out(self._next_at_client, client),
+            _hand_out(self._next_at_owner, owner),
         )
+        self._keys = np.insert(self._keys, gap, new)
+        self._at_client = np.insert(self._at_client, gap, at_client)
+        self._at_owner = np.insert(self._at_owner, gap, at_owner)
+        # Every key that was put in before it moved a key by one.
+        now = where + np.cumsum(~known) - ~known
+        return Meeting(
+            self._at_client[now][which], self._at_owner[now][which],
+            client, owner, at_client, at_owner,
+        )  # fmt: skip
 
 
 def _numbered(runs: Ragged) -> Int64:

@@ -82,7 +82,7 @@ class Caller:
         for client, data in self._transport.call(self._requests(round_, header, sent)):
             if client in answered or client not in asked:
                 raise MalformedMessageError(
-                    f"{len(asked)} clients were asked, and client {client} answered twice or unasked"
+                    f"{len(asked)} clients were asked, not client {client}, or it answered twice"
                 )
             answered[client] = len(data)
             try:

@@ -315,14 +315,15 @@ def encoded_size(kind: type[Message], **lengths: Int64 | int) -> Int64:
     defaults = content_fields(kind)
     if strange := lengths.keys() - defaults.keys():
         raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(strange))}")
-    total = np.asarray(2) + _bytes_size(HEADER_BYTES)
-    for name, default in defaults.items():
-        total = total + _bytes_size(lengths.get(name, default))
-    return total
-
-
-def _bytes_size(length: Int64 | int) -> Int64:
-    """The size of a byte string in MessagePack."""
-    lengths = np.asarray(length)
-    size: Int64 = lengths + 2 + (lengths >= 1 << 8) + 2 * (lengths >= 1 << 16)
+    given = [lengths.get(name, default) for name, default in defaults.items()]
+    numbers = [HEADER_BYTES, *(length for length in given if isinstance(length, int))]
+    known = 2 + sum(length + 2 + (length >= 1 << 8) + 2 * (length >= 1 << 16) for length in numbers)
+    arrays = [length for length in given if not isinstance(length, int)]
+    if not arrays:
+        return np.asarray(known)
+    # A byte string has one, two or four bytes of length behind its type.
+    block = np.stack(np.broadcast_arrays(*arrays))
+    size: Int64 = block.sum(axis=0) + (known + 2 * len(block))
+    size += np.count_nonzero(block >= 1 << 8, axis=0)
+    size += 2 * np.count_nonzero(block >= 1 << 16, axis=0)
     return size
