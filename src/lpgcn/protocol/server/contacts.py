@@ -51,15 +51,14 @@ class Contacts:
 
     def meet(self, clients: Int64, owners: Int64) -> Meeting:
         """The handles of these; whoever has none yet gets the next ones."""
-        distinct, which = np.unique(clients * self._n + owners, return_inverse=True)
+        wanted: Int64 = clients * self._n + owners
+        distinct, which = np.unique(wanted, return_inverse=True)
         where = np.searchsorted(self._keys, distinct)
         known = np.append(self._keys, -1)[where] == distinct
         new, gap = distinct[~known], where[~known]
         client, owner = np.divmod(new, self._n)
-        at_client, at_owner = (
-            _hand_out(self._next_at_client, client),
-            _hand_out(self._next_at_owner, owner),
-        )
+        at_client = _hand_out(self._next_at_client, client)
+        at_owner = _hand_out(self._next_at_owner, owner)
         self._keys = np.insert(self._keys, gap, new)
         self._at_client = np.insert(self._at_client, gap, at_client)
         self._at_owner = np.insert(self._at_owner, gap, at_owner)
