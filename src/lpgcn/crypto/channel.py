@@ -24,7 +24,7 @@ from lpgcn.crypto.keys import SecretKey
 
 TAG_BYTES: Final = 16
 """A sealed message is longer than its content by this."""
-_FEW_KEYS: Final = 16
+_FEW_KEYS: Final = 64
 """The ciphers of so few keys are kept: those of an ordinary client, which uses them every round."""
 _INDEX: Final = struct.Struct(">I")
 _INDEX_ZERO: Final = bytes(_INDEX.size)
