@@ -44,8 +44,8 @@ class Adam:
             gradient.integers,
             gradient.factor,
             gradient.decay,
-            learning_rate / (1 - BETA1**self._steps),
-            1 / math.sqrt(1 - BETA2**self._steps),
+            learning_rate / (1 - _power(BETA1, self._steps)),
+            1 / math.sqrt(1 - _power(BETA2, self._steps)),
         )
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
@@ -63,3 +63,13 @@ class Adam:
             np.array(state[name], dtype=kind) for name in ("parameter", "mean", "square")
         )
         self._steps = int(state["steps"])
+
+
+def _power(base: float, exponent: int) -> float:
+    """base^exponent by squaring: every C library has its own last bits of `pow`."""
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base, exponent = base * base, exponent >> 1
+    return result

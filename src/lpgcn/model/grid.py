@@ -15,7 +15,7 @@ not fit is a `GridError`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -86,22 +86,27 @@ class Grid:
             self._refuse(float(np.abs(sums.astype(np.float64)).max()), where)
         return sums.astype(self.integer)
 
-    def check_sums(self, rows: Integers, longest: int, where: str) -> None:
-        """Refuse rows of which so many might not add up in 64 bits."""
-        largest = max(int(rows.max(initial=0)), -int(rows.min(initial=0)))
-        if largest * longest >= 2**63:
-            self._refuse(float(largest), where)
-
-    def check_products(self, weights: Floats, rows: Floats, longest: int, where: str) -> None:
-        """Refuse products of which so many might not add up in 64 bits, or that are no numbers."""
-        sizes = [max(float(x.max(initial=0)), -float(x.min(initial=0))) for x in (weights, rows)]
-        largest = sizes[0] * sizes[1] * self.steps
-        if not largest * longest < 2**62:
-            self._refuse(largest, where)
+    def check_sums(self, largest: float, count: int, where: str) -> None:
+        """Refuse numbers of this size, in steps, of which so many might not add up in 64 bits."""
+        if not largest * count < 2**62:
+            raise GridError(
+                f"{where}: {count} numbers of up to {largest * self.unit:.6g} may not add up in 64 "
+                f"bits, expected a sum below {2**62 * self.unit:.6g}; {_ADVICE}"
+            )
 
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(
             f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less "
-            f"than {self.largest * self.unit:.6g}: the training has diverged or its vectors are "
-            "too large; lower the learning rate, or choose --dtype float64"
+            f"than {self.largest * self.unit:.6g}; {_ADVICE}"
         )
+
+
+_ADVICE: Final = (
+    "the training has diverged or its vectors are too large: lower the learning rate, or, if it is "
+    "float32, choose --dtype float64"
+)
+
+
+def largest_magnitude(rows: Floats | Integers) -> float:
+    """Of all numbers; no number, if one is none."""
+    return max(float(rows.max(initial=0)), -float(rows.min(initial=0)))

@@ -8,19 +8,28 @@ division by B, which is left to the very end. These numbers are first added up t
 
     ∂Loss/∂e_u = Σ_i s_ui e_i        ∂Loss/∂e_i = Σ_u s_ui e_u
 
-Scalars are computed in float64 by NumPy, whose results do not depend on how many there are, and
-s_ui travels in the precision of the vectors.
+Scalars are computed in float64, and s_ui travels in the precision of the vectors.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from lpgcn.model.grid import Grid
+from lpgcn.model.grid import Grid, largest_magnitude
 from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
 from lpgcn.ragged import Ragged
+
+_LOG2_E: Final = 1.4426950408889634
+_LN2_HIGH: Final = float.fromhex("0x1.62e42fee00000p-1")
+_LN2_LOW: Final = float.fromhex("0x1.a39ef35793c76p-33")
+"""Together ln 2; the high part has so few digits that its product with any k is exact."""
+_TAYLOR: Final = tuple(1 / math.factorial(n) for n in range(13, -1, -1))
+_FARTHEST: Final = 700.0
+"""Beyond that the slope is nothing in any precision."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +75,24 @@ def pair_gradients(
     """Scores (Eq. 4), losses and s_ui of all pairs."""
     score = kernels.dots(user_vectors, item_vectors, pairs.users, pairs.items)
     margin = score[pairs.positive] - score[pairs.negative]
-    slope = np.exp(-np.logaddexp(0.0, margin))
+    slope = slopes(margin)
     coefficient = _add_up(pairs.negative, slope, len(pairs))
     coefficient -= _add_up(pairs.positive, slope, len(pairs))
     count = np.bincount(np.concatenate((pairs.positive, pairs.negative)), minlength=len(pairs))
     return PairGradients(coefficient.astype(user_vectors.dtype), count, np.logaddexp(0.0, -margin))
+
+
+def slopes(margin: Float64) -> Float64:
+    """σ(−margin), by one sequence of IEEE operations: e^-|m| is 2^k·e^r with |r| ≤ ½ ln 2, and e^r
+    its Taylor series. NumPy's own `exp` has other last bits on other processors."""
+    falling = -np.minimum(np.abs(margin), _FARTHEST)
+    k = np.rint(falling * _LOG2_E)
+    r = (falling - k * _LN2_HIGH) - k * _LN2_LOW
+    series = np.full_like(r, _TAYLOR[0])
+    for coefficient in _TAYLOR[1:]:
+        series = series * r + coefficient
+    small = np.ldexp(series, k.astype(np.int64))
+    return np.where(margin >= 0, small, 1.0) / (1.0 + small)
 
 
 def _add_up(pairs: Int64, values: Float64, count: int) -> Float64:
@@ -102,8 +124,7 @@ class LossGradient:
         """Σ s·sent[sender] for every distinct receiver of pairs that are sorted by receiver."""
         first = np.flatnonzero(np.diff(receivers, prepend=-1))
         segments = Ragged(np.append(first, len(receivers)), senders)
-        longest = int(segments.lengths.max(initial=0))
-        grid.check_products(coefficient, sent, longest, "the gradient of the loss")
+        _check_products(coefficient, sent, int(segments.lengths.max(initial=0)), grid)
         sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
         counts = np.add.reduceat(in_samples, first) if len(first) else in_samples[:0]
         return cls(receivers[first], sums, counts)
@@ -114,7 +135,7 @@ class LossGradient:
     ) -> LossGradient:
         """Of a single node that is in all pairs, one for each of the rows that were sent."""
         segments = Ragged(np.array([0, len(sent)]), np.arange(len(sent)))
-        grid.check_products(coefficient, sent, len(sent), "the gradient of the loss")
+        _check_products(coefficient, sent, len(sent), grid)
         sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
         return cls(np.zeros(1, dtype=np.int64), sums, np.array([float(in_samples)]))
 
@@ -123,3 +144,8 @@ class LossGradient:
         """Of nodes that the batch does not touch."""
         nothing = np.empty(0, dtype=np.int64)
         return cls(nothing, np.empty((0, dim), dtype=np.int64), np.empty(0))
+
+
+def _check_products(weights: Floats, rows: Floats, count: int, grid: Grid) -> None:
+    largest = largest_magnitude(weights) * largest_magnitude(rows) * grid.steps
+    grid.check_sums(largest, count, "the gradient of the loss, last layer")

@@ -20,7 +20,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
-from lpgcn.model.grid import Grid
+from lpgcn.model.grid import Grid, largest_magnitude
 from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
 from lpgcn.model.loss import LossGradient
 from lpgcn.ragged import Ragged
@@ -51,16 +51,18 @@ class Nodes:
 
     def build(self, arrived: Integers) -> Forward:
         """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
-        return Forward(self, (self.averages(arrived),))
+        return Forward(self, (self.averages(arrived, self.forward_grid, "building users"),))
 
-    def check_sums(self, rows: Integers, segments: Ragged) -> None:
+    def check_sums(self, rows: Integers, segments: Ragged, grid: Grid, where: str) -> None:
         """Sums of 32-bit numbers always fit; those of 64-bit ones are refused if they might not."""
-        if self.forward_grid.integer is np.int64:
+        if grid.integer is np.int64:
             longest = int(segments.lengths.max(initial=0))
-            self.forward_grid.check_sums(rows, longest, f"a sum, {self.name}")
+            grid.check_sums(largest_magnitude(rows), longest, f"{where}, {self.name}")
 
-    def averages(self, arrived: Integers, present: Bits | None = None) -> Integers:
-        self.check_sums(arrived, self.segments)
+    def averages(
+        self, arrived: Integers, grid: Grid, where: str, present: Bits | None = None
+    ) -> Integers:
+        self.check_sums(arrived, self.segments, grid, where)
         return self.kernels.averages(self.segments, arrived, self.inverse_degree, present)
 
 
@@ -73,31 +75,41 @@ class Forward:
     """Of all layers so far."""
 
     @property
+    def grid(self) -> Grid:
+        return self.nodes.forward_grid
+
+    @property
+    def where(self) -> str:
+        """For errors."""
+        return f"layer {len(self.pushes) - 1} forward"
+
+    @property
     def push(self) -> Integers:
         """What the nodes send in the next exchange."""
         return self.pushes[-1]
 
     def absorb(self, arrived: Integers) -> Forward:
         """One layer: Eq. 1 for users, Eq. 2 for items."""
-        return Forward(self.nodes, (*self.pushes, self.nodes.averages(arrived)))
+        push = self.nodes.averages(arrived, self.grid, self.where)
+        return Forward(self.nodes, (*self.pushes, push))
 
     def finish(self, arrived: Integers, rows: Int64 | None = None) -> Floats:
         """The last layer, and e = Σ_l e^(l) / (L + 1) (Eq. 3) of all nodes or of some."""
         nodes, every = self.nodes, slice(None)
         which = every if rows is None else rows
         segments = nodes.segments if rows is None else nodes.segments.only(rows)
-        nodes.check_sums(arrived, segments)
+        nodes.check_sums(arrived, segments, self.grid, self.where)
         last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
         total = last.astype(np.int64)
         for push in self.pushes:
             total += push if rows is None else push.take(rows, axis=0)
-        readout = nodes.unscale[which] * (nodes.forward_grid.unit / (nodes.layers + 1))
+        readout = nodes.unscale[which] * (self.grid.unit / (nodes.layers + 1))
         return (total * readout[:, None]).astype(nodes.dtype)
 
     def initial(self, rows: Int64) -> Float64:
         """e^(0) of some nodes, as it was pushed."""
         nodes = self.nodes
-        scale = nodes.unscale[rows] * nodes.forward_grid.unit
+        scale = nodes.unscale[rows] * self.grid.unit
         return self.pushes[0].take(rows, axis=0) * scale[:, None]
 
     def regulariser(self, loss: LossGradient) -> Float64:
@@ -130,14 +142,22 @@ class Backward:
     push: Integers
     """What the nodes send in the next exchange."""
 
+    @property
+    def grid(self) -> Grid:
+        return self.forward.nodes.backward_grid
+
+    @property
+    def where(self) -> str:
+        """For errors."""
+        return f"layer {self.layer} backward"
+
     def absorb(self, arrived: Integers, present: Bits | None = None) -> Backward:
         """One layer: Eqs. 18–27, all of the same form."""
         nodes, rows = self.forward.nodes, self.loss.rows
-        push = nodes.averages(arrived, present)
+        push = nodes.averages(arrived, self.grid, self.where, present)
         if len(rows):
             touched = push.take(rows, axis=0).astype(np.int64) + self.from_loss
-            where = f"layer {self.layer - 1} backward, {nodes.name}"
-            push[rows] = nodes.backward_grid.fit(touched, where)
+            push[rows] = self.grid.fit(touched, f"{self.where}, {nodes.name}")
         return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
 
     def gradient(self, batch_size: int) -> Gradient:
@@ -145,12 +165,12 @@ class Backward:
         nodes = self.forward.nodes
         decay = np.zeros(len(nodes))
         decay[self.loss.rows] = self.loss.in_samples * (nodes.reg / batch_size)
-        return Gradient(self.push, nodes.unscale * (nodes.backward_grid.unit / batch_size), decay)
+        return Gradient(self.push, nodes.unscale * (self.grid.unit / batch_size), decay)
 
     def push_to_built(self) -> Integers:
         """(g^(0) + n·λ·e^(0))·s: what a built user returns to the W_i it is made of (Eq. 29)."""
         nodes, rows = self.forward.nodes, self.loss.rows
-        where, grid = f"update, {nodes.name}", nodes.backward_grid
+        where, grid = f"update, {nodes.name}", self.grid
         decay = self.loss.in_samples * nodes.reg * nodes.scale[rows] * grid.steps
         decayed = grid.round(self.forward.initial(rows), decay, where, nodes.kernels)
         push = self.push.copy()
@@ -167,7 +187,7 @@ def building_push(parameter: Floats, items: Nodes) -> Integers:
 
 def gradient_of_building(items: Nodes, arrived: Integers, batch_size: int) -> Gradient:
     """∂Loss/∂W_i = Σ_{u ∈ U_i} of what the users pushed, at the owner of the items."""
-    items.check_sums(arrived, items.segments)
+    items.check_sums(arrived, items.segments, items.backward_grid, "update")
     sums = items.kernels.sums(items.segments, arrived)
     factor = np.full(len(items), items.backward_grid.unit / batch_size)
     return Gradient(sums, factor, np.zeros(len(items)))

@@ -134,8 +134,7 @@ class LossPart:
     def _negatives(self, message: m.Samples, header: Header, places: Int64) -> list[bytes]:
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
-        reading.check_length(message.negative_rows, "negative_rows", len(places), width)
-        rows = reading.split(message.negative_rows, width, "negative_rows")
+        rows = reading.split(message.negative_rows, width, "negative_rows", count=len(places))
         return keys.open(sent, Kind.ITEM_FINAL, keys.items, places.tolist(), rows)
 
     def _vectors(self, rows: Sequence[bytes]) -> Floats:
@@ -213,8 +212,7 @@ class LossPart:
     ) -> tuple[Floats, Contribution]:
         keys, handles = self._keys, wishes.handles.tolist()
         width = self._sizes.row(Kind.USER_FINAL)
-        reading.check_length(message.users, "users", len(handles), width)
-        rows = reading.split(message.users, width, "users")
+        rows = reading.split(message.users, width, "users", count=len(handles))
         finals = self._vectors(keys.open(said, Kind.USER_FINAL, keys.neighbours, handles, rows))
         slots = wishes.slots.tolist()
         sealed = self._cut_slots(message.scalars, Kind.SCALARS, slots, "scalars")

@@ -209,6 +209,10 @@ class Placed:
         if not np.array_equal(np.sort(positions), listing.elsewhere):
             raise MalformedMessageError("the questions are not about all items that others own")
         asked = reading.ragged(message.offsets, positions, rows=len(askers))
+        if not asked.lengths.all() or len({self.keys.private.public_bytes, *askers}) <= len(askers):
+            raise MalformedMessageError(
+                "an asker asks about nothing, asks twice, or is this client itself"
+            )
         is_real, pairs = listing.is_real, [SecretKey.generate() for _ in askers]
         sealed = [
             seal(

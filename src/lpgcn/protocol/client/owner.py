@@ -56,6 +56,7 @@ class Owner:
         that this client's own user really has. Virtual items never enter a sum."""
         config = about.config
         self.items, self.places, self.neighbours = items, places, neighbours
+        self._is_real = is_real
         real, k = neighbours.where(is_real), len(neighbours)
         senders = np.concatenate((real.rows, np.full(len(own), k)))
         segments = Ragged.from_pairs(np.concatenate((real.values, own)), senders, len(items))
@@ -76,11 +77,11 @@ class Owner:
             kernels=Plain(),
         )
 
-    def push(self, rows: Integers, grid: Grid) -> Integers:
+    def push(self, rows: Integers, grid: Grid, where: str) -> Integers:
         """What goes to the neighbours, and in the last row what goes to this client's own user."""
-        self.nodes.check_sums(rows, self._outgoing)
+        self.nodes.check_sums(rows, self._outgoing, grid, where)
         sums = self.nodes.kernels.sums(self._outgoing, rows)
-        return grid.fit(sums, f"a push of {self.nodes.name}")
+        return grid.fit(sums, f"{where}, a push of {self.nodes.name}")
 
     def wished_items(self, handles: Int64, slots: Int64, wishes: Int64) -> Int64:
         """The owned row of each wish, or -1 where a slot has none."""
@@ -89,6 +90,8 @@ class Owner:
         if bool((~none & (wishes >= self.neighbours.lengths[handle])).any()):
             raise MalformedMessageError("a wish for an item that the neighbour did not list here")
         entries = np.where(none, 0, self.neighbours.offsets[handle] + wishes)
+        if not (none | self._is_real[entries]).all():
+            raise MalformedMessageError("a wish for an item that the neighbour does not have")
         return np.where(none, -1, self.neighbours.values[entries])
 
     def rows_of(self, places: Int64) -> Int64:

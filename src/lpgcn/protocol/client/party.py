@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -84,7 +85,8 @@ class Party:
         reading.flag(message.wants_user, "wants_user")
         wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
         rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
-        pushes, own_row = self._pushed(header, wanted, rows, owner.nodes.forward_grid)
+        grid = owner.nodes.forward_grid
+        pushes, own_row = self._pushed(header, wanted, rows, grid, "building users")
         self._pass = Pass(own_row)
         return m.Push(pushes=pushes), self
 
@@ -97,12 +99,11 @@ class Party:
         if pushed is None or pushed.phase == Phase.BUILD:
             now = self._begun(message, pushed)
         else:
-            now = self._absorbed(self._pass, message, pushed, Kind.USER_FORWARD)
-        grid = self._user.nodes.forward_grid
-        user, pushes, own_row = self._push(message, header, now, Kind.USER_FORWARD, grid)
-        self._pass = now.with_(own_row=own_row, drawn=drawn)
+            now = self._absorbed(self._pass, message, pushed)
+        push, now = self._push(message, header, now)
+        self._pass = now.with_(drawn=drawn)
         wishes = b"" if drawn is None else self._loss.wish(header, drawn)
-        return m.Push(user=user, pushes=pushes, wishes=wishes), self
+        return msgspec.structs.replace(push, wishes=wishes), self
 
     def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
         user, owner = self._user, self._owner
@@ -122,7 +123,7 @@ class Party:
         wishes = self._loss.open_wishes(message, pushed)
         present = reading.bits(message.pushes_present, "pushes_present", self._user.n_arriving)
         to_user = self._arrived_pushes(self._pass, message, pushed)
-        to_items = self._arrived_users(self._pass, message, pushed, Kind.USER_FORWARD)
+        to_items = self._arrived_users(self._pass, message, pushed)
         # An owner outside the batch gets no pushes: its user's own vector is not needed.
         self._pass = self._pass.finished(to_user if present.all() else None, to_items, wishes)
         if owner is None or wishes is None or self._pass.final_items is None:
@@ -145,7 +146,7 @@ class Party:
         """g^(L): the client's own from its loss, its items' from what the batch clients sent."""
         gradient, met = self._loss.item_gradient(message, header, self._pass)
         now, total = self._turned(gradient)
-        reply = self._pushed_back(message, header, now)
+        reply, self._pass = self._push(message, header, now)
         self._keys.pairs.extend(met)
         self._loss_total += total
         return reply, self
@@ -154,7 +155,7 @@ class Party:
         """Algorithm 6: absorb what the last layer pushed, push the next."""
         _nothing_in(message, *_SAMPLES)
         now, total = self._absorbed_back(message, header)
-        reply = self._pushed_back(message, header, now)
+        reply, self._pass = self._push(message, header, now)
         self._loss_total += total
         return reply, self
 
@@ -173,14 +174,7 @@ class Party:
         if not now.is_backward:
             # Whom the batch does not touch turns here, with no gradient of its own.
             now, total = self._turned(LossGradient.none(self._config.dim))
-        pushed = self._pushed_before(header)
-        return self._absorbed(now, message, pushed, Kind.USER_BACKWARD), total
-
-    def _pushed_back(self, message: m.Exchange | m.LossRows, header: Header, now: Pass) -> m.Push:
-        grid = self._user.nodes.backward_grid
-        user, pushes, own_row = self._push(message, header, now, Kind.USER_BACKWARD, grid)
-        self._pass = now.with_(own_row=own_row)
-        return m.Push(user=user, pushes=pushes)
+        return self._absorbed(now, message, self._pushed_before(header)), total
 
     # Update.
 
@@ -207,8 +201,7 @@ class Party:
         """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
         owner, (rate, batch_size) = self._as_owner(), _for_adam(message)
         _nothing_in(message, *_PUSHES)
-        pushed = self._pushed_before(header)
-        arrived = self._arrived_users(self._pass, message, pushed, Kind.USER_BACKWARD)
+        arrived = self._arrived_users(self._pass, message, self._pushed_before(header))
         assert arrived is not None
         gradient = gradient_of_building(owner.nodes, arrived, batch_size)
         owner.tables[BUILDING].step(gradient, rate)
@@ -258,9 +251,7 @@ class Party:
         """The final vectors of all items, by item."""
         n_items, pushed = self._about.n_items, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
-        rows = reading.split(message.items, width, "items")
-        if len(rows) != n_items:
-            raise MalformedMessageError(f"{len(rows)} item vectors, expected {n_items}")
+        rows = reading.split(message.items, width, "items", count=n_items)
         opened = self._keys.open(pushed, Kind.ITEM_FINAL, self._keys.items, range(n_items), rows)
         by_place = np.frombuffer(b"".join(opened), dtype=self._config.dtype)
         return by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))]
@@ -272,22 +263,20 @@ class Party:
         assert pushed is not None, "only the first phase of a pass has none before it"
         return pushed
 
-    def _absorbed(self, now: Pass, message: m.Arrivals, pushed: Header, kind: Kind) -> Pass:
+    def _absorbed(self, now: Pass, message: m.Arrivals, pushed: Header) -> Pass:
         to_user = self._arrived_pushes(now, message, pushed)
-        to_items = self._arrived_users(now, message, pushed, kind)
-        return now.absorbed(to_user, to_items)
+        return now.absorbed(to_user, self._arrived_users(now, message, pushed))
 
     def _arrived_pushes(self, now: Pass, message: m.Arrivals, pushed: Header) -> Integers:
         """What owners pushed to this user, and in the last row what it pushes to itself."""
         keys, count = self._keys, self._user.n_arriving
         which = _present(message.pushes_present, "pushes_present", count)
-        rows = self._split(message.pushes, "pushes", Kind.PUSH, len(which))
+        width = self._sizes.row(Kind.PUSH)
+        rows = reading.split(message.pushes, width, "pushes", count=len(which))
         opened = keys.open(pushed, Kind.PUSH, keys.owners, which, rows)
         return self._filled(opened, which, count, now.own_row)
 
-    def _arrived_users(
-        self, now: Pass, message: m.Arrivals, pushed: Header, kind: Kind
-    ) -> Integers | None:
+    def _arrived_users(self, now: Pass, message: m.Arrivals, pushed: Header) -> Integers | None:
         """The vectors of an owner's neighbours, and in the last row that of its own user."""
         if self._owner is None:
             if message.users or message.users_present:
@@ -295,14 +284,9 @@ class Party:
             return None
         keys, count = self._keys, len(self._owner.neighbours)
         which = _present(message.users_present, "users_present", count)
-        rows = self._split(message.users, "users", kind, len(which))
-        opened = keys.open(pushed, kind, keys.neighbours, which, rows)
+        rows = reading.split(message.users, self._sizes.row(now.kind), "users", count=len(which))
+        opened = keys.open(pushed, now.kind, keys.neighbours, which, rows)
         return self._filled(opened, which, count, now.own_push)
-
-    def _split(self, field: bytes, name: str, kind: Kind, count: int) -> list[bytes]:
-        width = self._sizes.row(kind)
-        reading.check_length(field, name, count, width)
-        return [field[start : start + width] for start in range(0, len(field), width)]
 
     def _filled(
         self, opened: list[bytes], which: SequenceOf[int], count: int, last: Integers
@@ -317,25 +301,25 @@ class Party:
         return rows
 
     def _push(
-        self, message: m.Exchange | m.LossRows, header: Header, now: Pass, kind: Kind, grid: Grid
-    ) -> tuple[bytes, bytes, Integers]:
-        """The user's vector and the owner's rows, sealed, and what goes to its own user."""
+        self, message: m.Exchange | m.LossRows, header: Header, now: Pass
+    ) -> tuple[m.Push, Pass]:
+        """The user's vector and the owner's rows, sealed; what goes to its own user is kept."""
         wants_user = reading.flag(message.wants_user, "wants_user")
+        pushes, own_row = b"", self._nothing
         if self._owner is None:
             _nothing_in(message, "wanted")
-            pushes, own_row = b"", self._nothing
-        else:
+        elif now.of_items is not None:
             wanted = reading.bits(message.wanted, "wanted", self._owner.n_pushes)
-            pushes, own_row = self._pushed(header, wanted, now.items_push, grid)
-        user = self._sealed_user(header, kind, now.own_push) if wants_user else b""
-        return user, pushes, own_row
+            items = now.of_items
+            pushes, own_row = self._pushed(header, wanted, items.push, items.grid, items.where)
+        user = self._sealed_user(header, now.kind, now.own_push) if wants_user else b""
+        return m.Push(user=user, pushes=pushes), now.with_(own_row=own_row)
 
     def _pushed(
-        self, header: Header, wanted: Bits, rows: Integers | None, grid: Grid
+        self, header: Header, wanted: Bits, rows: Integers, grid: Grid, where: str
     ) -> tuple[bytes, Integers]:
-        if self._owner is None or rows is None:
-            return b"", self._nothing
-        push, which = self._owner.push(rows, grid), np.flatnonzero(wanted)
+        """What goes to the neighbours that want it, sealed, and what goes to its own user."""
+        push, which = self._as_owner().push(rows, grid, where), np.flatnonzero(wanted)
         sealed = self._keys.seal(
             header, Kind.PUSH, self._keys.pairs, which.tolist(), in_rows(push[which])
         )

@@ -12,6 +12,7 @@ from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.loss import LossGradient
 from lpgcn.model.propagation import Backward, Forward
 from lpgcn.protocol.client.user import Drawn
+from lpgcn.protocol.suite import Kind
 
 Int64 = npt.NDArray[np.int64]
 
@@ -79,8 +80,9 @@ class Pass(msgspec.Struct, frozen=True):
         return isinstance(self.of_user, Backward)
 
     @property
-    def items_push(self) -> Integers | None:
-        return None if self.of_items is None else self.of_items.push
+    def kind(self) -> Kind:
+        """Of the users' vectors that travel now."""
+        return Kind.USER_BACKWARD if self.is_backward else Kind.USER_FORWARD
 
     def absorbed(self, to_user: Integers, to_items: Integers | None) -> Pass:
         """One layer more, in whichever direction this is going."""

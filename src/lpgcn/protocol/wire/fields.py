@@ -97,8 +97,7 @@ class Rows:
     def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
         ids, table = self.ids[client], stores[self.store]
         if isinstance(self.sizes, int):
-            reading.check_length(content, name, len(ids), self.sizes)
-            parts = reading.split(content, self.sizes, name)
+            parts = reading.split(content, self.sizes, name, count=len(ids))
         else:
             parts = reading.cut(content, self.sizes[ids].tolist(), name)
         for row, part in zip(ids.tolist(), parts, strict=True):
@@ -245,7 +244,7 @@ class Round:
             if name in self.up:
                 self.up[name].read(stores, client, content, name)
             elif content:
-                reading.rows(content, name, count=0, width=0)
+                reading.check_length(content, name, 0, 0)
 
     @cached_property
     def sizes_down(self) -> Int64:

@@ -87,15 +87,12 @@ def check_length(field: bytes, name: str, count: int, width: int) -> None:
         )
 
 
-def rows(field: bytes, name: str, *, count: int, width: int) -> UInt8:
-    """A field of `count` rows of `width` bytes."""
-    check_length(field, name, count, width)
-    return np.frombuffer(field, dtype=np.uint8).reshape(count, width)
-
-
-def split(field: bytes, width: int, name: str) -> list[bytes]:
-    """A field of any number of parts of `width` bytes; of none, if they have no width."""
-    if len(field) % width if width else field:
+def split(field: bytes, width: int, name: str, *, count: int | None = None) -> list[bytes]:
+    """A field of parts of `width` bytes, of so many or of any number; of none, if they have no
+    width."""
+    if count is not None:
+        check_length(field, name, count, width)
+    elif len(field) % width if width else field:
         raise MalformedMessageError(f"field {name} has {len(field)} bytes, not rows of {width}")
     return [field[start : start + width] for start in range(0, len(field), width or 1)]
 
