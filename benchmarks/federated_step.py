@@ -53,12 +53,12 @@ def main() -> None:
     began = time.perf_counter()
     federated = Federated(split, config, timed_plan, options.workers)
     total = time.perf_counter() - began
-    routes = federated.server.routes
+    topology = federated.server.topology
     print(
         f"{split.name}: {split.n_users:,} clients, d=64, L={config.layers}, batch 2048, "
         f"{config.suite}, α = {config.virtual_items}, {config.model}, "
-        f"plan {federated.server.plan.planner}: {int(routes.is_owner.sum()):,} owners, "
-        f"{len(routes.neighbours.values):,} neighbours"
+        f"plan {federated.server.plan.planner}: {int(topology.is_owner.sum()):,} owners, "
+        f"{len(topology.neighbours.values):,} neighbours"
     )
     print(f"initialisation {total - planned[0]:.2f} s, and the plan {planned[0]:.2f} s")
     central = Centralized(split, config, Machine.with_threads(2))

@@ -120,11 +120,11 @@ def test_a_file_that_is_missing_or_not_toml(tmp_path: Path) -> None:
 
 
 def test_a_missing_required_key_is_named() -> None:
-    class Needs(msgspec.Struct):
+    class Scope(msgspec.Struct):
         this: int
 
     with pytest.raises(ConfigError, match="here: object missing required field `this`"):
-        convert({}, Needs, "here")
+        convert({}, Scope, "here")
 
 
 @given(st.integers(0, 20), st.integers(1, 200))

@@ -139,9 +139,11 @@ def test_a_client_brings_in_neither_torch_nor_numba() -> None:
     heavy = {"torch", "numba", "llvmlite", "matplotlib", "rich", "mtkahypar", "pyarrow"}
     script = (
         "import sys, lpgcn.protocol.client.client\n"
-        f"print(sorted({heavy!r} & {{name.partition('.')[0] for name in sys.modules}}))"
+        f"print(sorted({heavy!r} & {{name.partition('.')[0] for name in sys.modules}}))\n"
+        "print([name for name in sys.modules if name.startswith(('lpgcn.plan', "
+        "'lpgcn.protocol.server', 'lpgcn.runtime', 'lpgcn.data'))])"
     )
-    assert run("-c", script).stdout == "[]\n"
+    assert run("-c", script).stdout == "[]\n[]\n"
 
 
 FEDERATION = """

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from lpgcn.crypto import (
     TAG_BYTES,
     AuthenticationError,
-    Channel,
     Channels,
     Context,
     FormatError,
@@ -34,6 +33,19 @@ OTHER_PLACES: list[dict[str, Any]] = [
 ]
 numbers = st.integers(0, 2**32 - 1)
 texts = st.binary(max_size=50)
+
+
+class Channel:
+    """Channels of a single key, whose messages differ by their index."""
+
+    def __init__(self, key: SecretKey) -> None:
+        self._channels = Channels([key])
+
+    def seal(self, context: Context, indices: Any, messages: Any) -> list[bytes]:
+        return self._channels.seal(context, [0] * len(indices), messages, indices)
+
+    def open(self, context: Context, indices: Any, sealed: Any) -> list[bytes]:
+        return self._channels.open(context, [0] * len(indices), sealed, indices)
 
 
 def key_of(number: int) -> SecretKey:

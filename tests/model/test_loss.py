@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,16 @@ from lpgcn.model.grid import Grid
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
-from lpgcn.model.loss import LossGradient, PairGradients, Pairs, pair_gradients
+from lpgcn.model.loss import LossGradient, PairGradients, Pairs, pair_gradients, slopes
 
 Samples = tuple[tuple[int, int, int], ...]
 KERNELS = {"plain": Plain(), "compiled": Compiled(Threads(1))}
 N_USERS, N_ITEMS = 5, 10
+PINNED_SLOPES = [
+    "0x1.f3a59f801f582p-1", "0x1.0cca12729afb8p-1", "0x1.0000000000000p-1",
+    "0x1.ffbe76c90fd9ap-2", "0x1.4885610b9b827p-2", "0x1.f42e59cdcdad4p-19",
+    "0x1.300ff6c7c2e28p-938",
+]  # fmt: skip
 
 
 @st.composite
@@ -194,3 +200,21 @@ def test_losses_of_a_few_samples_have_the_bits_of_losses_of_many(length: int) ->
         part = margin[first : first + length]
         assert np.array_equal(np.exp(-np.logaddexp(0.0, part)), slope[first : first + length])
         assert np.array_equal(np.logaddexp(0.0, -part), loss[first : first + length])
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=30))
+def test_slopes_are_those_of_the_logistic_function(margins: list[float]) -> None:
+    found = slopes(np.array(margins))
+    exact = [1 / (1 + Decimal(margin).exp()) for margin in margins]
+    # Beyond 700 the slope is held; nothing in any precision remains of it there.
+    assert all(
+        abs(Decimal(one) - other) <= max(other * Decimal("4e-15"), Decimal("1e-300"))
+        for one, other in zip(found.tolist(), exact, strict=True)
+    )
+    alone = [slopes(np.array([margin]))[0] for margin in margins]
+    assert found.tolist() == alone
+
+
+def test_slopes_have_these_bits_on_every_processor() -> None:
+    found = slopes(np.array([-3.7, -0.1, 0.0, 1e-3, 0.75, 12.5, 650.0]))
+    assert [one.hex() for one in found.tolist()] == PINNED_SLOPES

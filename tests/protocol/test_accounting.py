@@ -19,7 +19,7 @@ from lpgcn.evaluation import PlainRanker
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.phases import PHASES, Phase, Sequence
+from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder
 from lpgcn.protocol.server.server import Planner
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
@@ -121,7 +121,7 @@ def test_both_ledgers_are_equal_after_everything(
         both.do("take_loss")
         both.do("measure", "valid")
     both.do("measure", "test")
-    sequence = Sequence.of(config)
+    sequence = PhaseOrder.of(config)
     expected = {phase for phase in Phase if sequence.layers_of(phase)} - {Phase.PREDICT}
     assert {phase for phase, *_ in both.added["simulated"]} == expected
     traffic = [engine.traffic() for engine in both.engines.values()]
@@ -188,7 +188,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
     measured = [line for line in traffic["simulated"].ledger if line.stage == "measure"]
     # Validations after epochs 2 and 3 and the test, each with the rounds of a pass and a ranking;
     # the number of interactions; and a loss an epoch.
-    everybody = len(Sequence.of(config).layers_of(Phase.FORWARD)) + 2
+    everybody = len(PhaseOrder.of(config).layers_of(Phase.FORWARD)) + 2
     down = [line for line in measured if line.direction == "down"]
     owners = sum(line.messages for line in down if line.role == "convolution")
     built = traffic["simulated"].convolution_clients * 3 if model == "lightgcn+" else 0

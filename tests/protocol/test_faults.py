@@ -37,10 +37,11 @@ from lpgcn.protocol.errors import (
     WrongPartyError,
     WrongRunError,
 )
-from lpgcn.protocol.phases import PHASES, REQUESTS, Phase, Sequence
+from lpgcn.protocol.phases import PHASES, REQUESTS, Phase, PhaseOrder
 from lpgcn.protocol.server.server import Caller
 from lpgcn.protocol.suite import SUITES, Kind, Suite
 from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.runtime.hosts.one_process import profiles
 
@@ -139,7 +140,7 @@ def sealed_fields(message: m.Message, header: m.Header, suite: Suite) -> list[st
         m.SealedKey: {"sealed": None},
         m.SealedAnswers: {"answers": None},
         m.Finish: {"wishes": Kind.WISH},
-        m.Samples: {"answers": Kind.ANSWER, "negative_rows": Kind.ITEM_FINAL},
+        m.Samples: {"granted": Kind.GRANT, "negative_rows": Kind.ITEM_FINAL},
         m.LossRows: {
             "users": Kind.USER_FINAL,
             "scalars": Kind.SCALARS,
@@ -228,7 +229,7 @@ def whole_run(federation: Any) -> tuple[object, ...]:
 
 
 def phases_of(config: Config) -> set[Phase]:
-    return {phase for phase in Phase if Sequence.of(config).layers_of(phase)}
+    return {phase for phase in Phase if PhaseOrder.of(config).layers_of(phase)}
 
 
 @both_models
@@ -575,3 +576,77 @@ def test_a_prediction_is_kept_as_it_was(federation_of: Make, split_of: Make) -> 
     assert recommended() == before
     federation.server.predict(range(4))
     assert recommended() != before
+
+
+def test_questions_and_placements_that_ask_for_more_are_refused(
+    federation_of: Make, split_of: Make, picture_of: Make
+) -> None:
+    """K_u goes to nobody who asks about nothing, and masks are shared with others only."""
+    federation = federation_of(split_of(TRAIN, 4, 8), TINY)
+    deliver, tried = federation.deliver, Counter[str]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        message, party = read(request), federation.clients[client]
+        bad: dict[str, dict[str, bytes]] = {}
+        if isinstance(message, m.Questions) and message.askers:
+            own, first = party._life.keys.private.public_bytes, message.askers[:32]
+            more = first if len(message.askers) == 32 else message.askers[32:64]
+            bad = {
+                "about nothing": {
+                    "askers": message.askers + bytes(31) + b"\7",
+                    "offsets": message.offsets + message.offsets[-4:],
+                },
+                "itself": {"askers": own + message.askers[32:]},
+                "twice": {"askers": more + message.askers[32:]} if more != first else {},
+            }
+        if isinstance(message, m.Placement):
+            own = party._life.private.public_bytes
+            bad = {
+                "own peer": {"peers": own + message.peers[32:]},
+                "peer twice": {"peers": message.peers + message.peers[:32]},
+            }
+            if len(message.offsets) > 4:
+                bad["neighbour of nothing"] = {"offsets": message.offsets + message.offsets[-4:]}
+        before = picture_of(party)
+        for what, fields in bad.items():
+            if fields:
+                with pytest.raises(MalformedMessageError):
+                    party.handle(changed(request, **fields))
+                tried[what] += 1
+        assert picture_of(party) == before
+        return deliver(client, request)
+
+    federation.deliver = disturbed
+    federation.initialise()
+    assert set(tried) == {
+        "about nothing", "itself", "twice", "own peer", "peer twice", "neighbour of nothing",
+    }  # fmt: skip
+
+
+def test_owners_grant_only_what_a_neighbour_really_has(federation_of: Make, split_of: Make) -> None:
+    config = TINY.changed(suite="paper", virtual_items="3")
+    federation = federation_of(split_of(TRAIN, 4, 8), config)
+    federation.initialise()
+    deliver, refused = federation.deliver, 0
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        nonlocal refused
+        message, owner = read(request), federation.clients[client].party._owner
+        if isinstance(message, m.Finish) and owner is not None and message.wishes:
+            slots = np.frombuffer(message.slots, dtype="<u4")
+            wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
+            handle = int(np.flatnonzero(wishing)[0])
+            entries = slice(*owner.neighbours.offsets[handle : handle + 2])
+            virtual = np.flatnonzero(~owner._is_real[entries])
+            if len(virtual) and slots[0]:
+                wish = int(virtual[0]).to_bytes(4, "little")
+                with pytest.raises(MalformedMessageError, match="does not have"):
+                    federation.clients[client].handle(
+                        changed(request, wishes=wish + message.wishes[4:])
+                    )
+                refused += 1
+        return deliver(client, request)
+
+    federation.deliver = disturbed
+    federation.server.step(0, 0, 0.1)
+    assert refused

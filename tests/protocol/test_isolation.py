@@ -108,7 +108,7 @@ def test_what_is_shared_would_be_found(federation: Any) -> None:
     yours._mean = mine.parameter[:1, 1:]
     assert "parties 0 and 1 share memory" in shared(parties_of(federation))
     yours._mean = np.zeros_like(yours.parameter)
-    third.party._user._asked, federation.server.routes.listed = [first], [first]
+    third.party._user._asked, federation.server.topology.listed = [first], [first]
     assert any("share <class" in one for one in shared(parties_of(federation)))
 
 

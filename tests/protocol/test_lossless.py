@@ -18,7 +18,7 @@ from lpgcn.data import Split
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
-from lpgcn.protocol.server.script import Needs
+from lpgcn.protocol.server.script import Scope
 from lpgcn.runtime.engines.centralized import Sampler
 from lpgcn.runtime.planning import planner_for
 
@@ -139,7 +139,7 @@ def test_other_handles_and_mask_peers_give_the_same_bits(
     made = [federation_of(split, config) for _ in range(3)]
     lossless(*made)
     for order in ("neighbours", "by_client"):
-        known = {tuple(getattr(one.server.routes, order).values.tolist()) for one in made}
+        known = {tuple(getattr(one.server.topology, order).values.tolist()) for one in made}
         assert len(known) == len(made)
 
 
@@ -154,7 +154,7 @@ def test_items_of_one_user_and_items_that_nobody_lists(
     config = TINY.changed(model=model, suite=suite, dtype=dtype, virtual_items="0")
     federation = federation_of(split, config)
     lossless(federation, steps=4)
-    listed = np.unique(federation.server.routes.listed.values)
+    listed = np.unique(federation.server.topology.listed.values)
     assert len(listed) == 5
 
 
@@ -257,10 +257,10 @@ def test_owners_that_a_batch_does_not_touch(
     federation = federation_of(split, config, planner)
     lossless(federation, steps=8)
     touched = Counter[int]()
-    routes, batches = federation.server.routes, federation.server.batches
+    topology, batches = federation.server.topology, federation.server.batches
     for done in range(8):
         batch = batches.draw(*divmod(done, batches.steps))
-        owners = routes.owner[Needs.of_batch(routes, batch).items]
+        owners = topology.owner[Scope.of_batch(topology, batch).items]
         touched.update({*owners.tolist(), *batch.users.tolist()})
     assert all(0 < touched[owner] < 8 for owner in (0, 2, 4)), touched
 
@@ -294,7 +294,7 @@ def test_more_virtual_items_than_items(
     federation = federation_of(split, config)
     lossless(federation)
     expected = {2, 3} if virtual_items == "0" else {5}
-    assert set(federation.server.routes.listed.lengths.tolist()) == expected
+    assert set(federation.server.topology.listed.lengths.tolist()) == expected
 
 
 @both_models

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.paper_traffic import PaperTraffic, paper_traffic
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.ragged import Ragged
 
 LISTED = [[0, 1, 2], [1, 2], [2, 0], [0, 2, 3]]
@@ -21,9 +21,9 @@ OWNER = [0, 1, 1, 0, 1]
 CONFIG = Config(model="lightgcn", layers=2, dim=3)
 
 
-def routes_of(listed: list[list[int]], owner: list[int]) -> Routes:
+def routes_of(listed: list[list[int]], owner: list[int]) -> Topology:
     lists = Ragged.from_arrays([np.array(items, dtype=np.int64) for items in listed])
-    return Routes(lists, np.array(owner), seed=0)
+    return Topology(lists, np.array(owner), seed=0)
 
 
 def batch_of(*samples: tuple[int, int]) -> Batch:

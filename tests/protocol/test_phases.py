@@ -25,8 +25,8 @@ from lpgcn.protocol.phases import (
     START,
     Asked,
     Phase,
+    PhaseOrder,
     Row,
-    Sequence,
     describe,
 )
 from lpgcn.protocol.server.server import initialise
@@ -161,7 +161,7 @@ def test_what_may_follow_comes_later(phase: Phase) -> None:
 def test_every_phase_is_reached_where_it_is_needed(
     layers: int, builds_users: bool, owns: bool
 ) -> None:
-    sequence = Sequence(layers, builds_users)
+    sequence = PhaseOrder(layers, builds_users)
     reached, todo = set(), [START]
     while todo:
         for header in sequence.after(todo.pop(), owns=owns):
@@ -180,7 +180,7 @@ def test_every_phase_is_reached_where_it_is_needed(
 
 def test_a_step_has_an_exchange_for_every_layer_forward_and_backward() -> None:
     for layers in range(1, 17):
-        sequence = Sequence(layers, builds_users=False)
+        sequence = PhaseOrder(layers, builds_users=False)
         phases = (Phase.FORWARD, Phase.GRADIENT, Phase.BACKWARD)
         assert sum(len(sequence.layers_of(phase)) for phase in phases) == 2 * layers
 
@@ -191,7 +191,7 @@ def test_a_step_has_an_exchange_for_every_layer_forward_and_backward() -> None:
 @every_sequence
 @both_kinds_of_users
 def test_what_a_server_sends_is_accepted(layers: int, builds_users: bool) -> None:
-    sequence, met = Sequence(layers, builds_users), set()
+    sequence, met = PhaseOrder(layers, builds_users), set()
     for owns, last, header in steps(recorded(layers, builds_users)):
         assert sequence.check(header, last, owns=owns) is PHASES[Phase(header.phase)]
         assert header in sequence.after(last, owns=owns)
@@ -221,7 +221,7 @@ owns nothing has a part in FINAL for the batch's sake only, so that its LOSS com
 def test_whatever_no_server_sends_is_refused(layers: int, builds_users: bool) -> None:
     """What ever followed a header, at some client of a recorded run, is all that may follow it;
     where a pass may end, the next may begin with all that one ever began with."""
-    sequence = Sequence(layers, builds_users)
+    sequence = PhaseOrder(layers, builds_users)
     seen: dict[tuple[bool, int, int], set[tuple[int, int, int]]] = defaultdict(set)
     beginnings: dict[bool, set[tuple[int, int, int]]] = defaultdict(set)
     example: dict[tuple[bool, int, int], Header] = {}
@@ -254,7 +254,7 @@ def test_rows_arrive_from_the_phase_in_which_they_were_pushed(
     layers: int, builds_users: bool
 ) -> None:
     """The context under which a receiver opens them is that of the last call that pushed any."""
-    sequence, federation = Sequence(layers, builds_users), recorded(layers, builds_users)
+    sequence, federation = PhaseOrder(layers, builds_users), recorded(layers, builds_users)
     pushed, checked = None, set()
     for header, requests, replies in federation.rounds:
         if any(getattr(one, name, b"") for one in requests for name in ("pushes", "wishes")):

@@ -32,8 +32,8 @@ from lpgcn.protocol.client import newcomer
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.phases import PHASES, REQUESTS
-from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.server.script import MASK_REACH, mask_peers
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind
 from lpgcn.protocol.transcript import Observation
 from lpgcn.protocol.wire import messages as m
@@ -213,7 +213,7 @@ def test_the_server_receives_no_key(
     federation.train(2)
     received = windows(data for _, data in federation.replies)
     publics = {client.party._keys.private.public_bytes for client in federation.clients}
-    pairs = federation.server.routes.n_pairs
+    pairs = federation.server.topology.n_pairs
     assert len(held) > 4 + 4 + 1 + 1 + pairs, "private keys, K_u, S, K_item, one for each pair"
     assert not held.keys() & publics
     assert not received & windows(held)
@@ -318,7 +318,7 @@ def test_neighbours_get_one_sum_from_each_owner_and_nothing_else(
     reference = centralized_of(split, config)
     _, items = reference._propagate()
     federation.server.predict([])
-    routes, place = federation.server.routes, places(reference.sampler.catalogue)
+    topology, place = federation.server.topology, places(reference.sampler.catalogue)
     checked, empty = 0, 0
     for one in (one for one in seen if one.party != "server"):
         opened = [rows for rows in one.opened if rows.what == "PUSH"]
@@ -329,11 +329,11 @@ def test_neighbours_get_one_sum_from_each_owner_and_nothing_else(
         if layer == 0:
             assert not pushed.rows
             continue
-        owners = routes.pair_owner[routes.by_client[user]]
+        owners = topology.pair_owner[topology.by_client[user]]
         assert len(pushed.rows) == len(set(owners.tolist())) == len(owners)
         mine = split.train.items_of(user)
         for handle, row in zip(pushed.senders, pushed.rows, strict=True):
-            theirs = mine[routes.owner[place[mine]] == owners[handle]]
+            theirs = mine[topology.owner[place[mine]] == owners[handle]]
             expected = items.pushes[layer - 1][theirs].sum(axis=0, dtype=np.int64)
             assert np.array_equal(np.frombuffer(row, dtype=np.int32), expected)
             checked, empty = checked + 1, empty + (not len(theirs))
@@ -356,7 +356,7 @@ def test_nobody_opens_what_only_another_can(federation_of: Make, split_of: Make)
     senders = Counter(key for one in keys for key in one.neighbours._keys)
     for user, one in enumerate(keys):
         (own,) = one.own._keys
-        assert senders[own] == len(federation.server.routes.by_client[user])
+        assert senders[own] == len(federation.server.topology.by_client[user])
 
 
 def test_a_client_never_hears_the_index_of_another(federation_of: Make, split_of: Make) -> None:
@@ -378,7 +378,7 @@ def test_a_client_never_hears_the_index_of_another(federation_of: Make, split_of
     assert len(numbers) > 10_000
     assert max(numbers) < 256
     assert max(sender for one in inboxes for row in one.opened for sender in row.senders) < 256
-    assert federation.server.routes.is_owner[256:].any()
+    assert federation.server.topology.is_owner[256:].any()
 
 
 N_MANY = 60
@@ -441,10 +441,10 @@ def test_everybody_has_mask_peers_in_a_circle_of_any_size(n_clients: int) -> Non
 
 def test_handles_do_not_follow_client_indices(crowds: list[tuple[Any, list[Observation]]]) -> None:
     """Neither those of an owner's neighbours, nor those of a client's owners, nor public seeds."""
-    routes = [federation.server.routes for federation, _ in crowds]
-    public = Routes(routes[0].listed, routes[0].owner, TINY.seed)
+    topology = [federation.server.topology for federation, _ in crowds]
+    public = Topology(topology[0].listed, topology[0].owner, TINY.seed)
     orders: dict[str, list[npt.NDArray[np.int64]]] = {"owner": [], "client": []}
-    for one in (*routes, public):
+    for one in (*topology, public):
         assert (one.by_owner.lengths > N_MANY / 2).all()
         for user in range(N_MANY):
             orders["owner"].append(one.neighbours[user])

@@ -127,9 +127,9 @@ def test_with_a_seed_for_everybody_it_is_still_lossless(
     for done in range(4):
         epoch, step = divmod(done, reference.steps_per_epoch)
         reference.step(epoch, step, config.lr)
-    listed, routes = reference.sampler.listed_places, federation.server.routes
+    listed, topology = reference.sampler.listed_places, federation.server.topology
     for user in range(N_USERS):
-        assert np.array_equal(np.sort(routes.listed[user]), listed[user])
+        assert np.array_equal(np.sort(topology.listed[user]), listed[user])
     assert_same(federation.state(), reference.state())
     assert federation.server.take_loss() == reference.take_loss()
     assert federation.server.measure("test") == reference.measure("test")

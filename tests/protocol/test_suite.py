@@ -19,7 +19,7 @@ POSSIBLE = {
     Kind.ITEM_FINAL: {Key.CLEAR, Key.GROUP},
     **{
         kind: {Key.CLEAR, Key.PAIRWISE}
-        for kind in (Kind.WISH, Kind.ANSWER, Kind.SCALARS, Kind.NEGATIVE)
+        for kind in (Kind.WISH, Kind.GRANT, Kind.SCALARS, Kind.NEGATIVE)
     },
 }
 """The keys that the two ends of each kind of row have in common."""

@@ -131,7 +131,7 @@ def test_what_was_opened_is_what_the_phase_is_about(
     federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=seen.append)
     federation.train(2)
     federation.server.measure("valid")
-    routes, vector = federation.server.routes, config.dim * config.number_bytes
+    topology, vector = federation.server.topology, config.dim * config.number_bytes
     sums = suite == "sealed"
     kinds = set()
     for one in (one for one in seen if one.opened):
@@ -140,9 +140,9 @@ def test_what_was_opened_is_what_the_phase_is_about(
             assert len(opened.senders) == len(opened.rows)
             kinds.add(opened.what)
             if opened.what in ("USER_FORWARD", "USER_BACKWARD", "USER_FINAL"):
-                assert set(opened.senders) <= set(range(len(routes.neighbours[client])))
+                assert set(opened.senders) <= set(range(len(topology.neighbours[client])))
             elif opened.what == "PUSH":
-                known = routes.by_client if sums else routes.listed_elsewhere
+                known = topology.by_client if sums else topology.listed_elsewhere
                 assert set(opened.senders) <= set(range(len(known[client])))
             if opened.what in ("USER_FORWARD", "USER_BACKWARD", "USER_FINAL", "PUSH"):
                 assert {len(row) for row in opened.rows} <= {vector}
@@ -157,21 +157,21 @@ def test_bits_of_verification_say_which_listed_items_are_real(
     seen: list[Observation] = []
     federation = federation_of(split_of(TRAIN, 4, 9), TINY, witness=seen.append)
     federation.initialise()
-    routes, split = federation.server.routes, federation.split
+    topology, split = federation.server.topology, federation.split
     order, checked = catalogue(TINY.seed, 9), 0
     for one in (one for one in seen if one.phase == "ANSWERS" and one.opened):
         owner = int(one.party.split()[1])
         (opened,) = one.opened
         assert opened.what == "BITS"
         for handle, row in zip(opened.senders, opened.rows, strict=True):
-            pair = routes.by_owner[owner][handle]
-            listed = order[routes.entries[pair]]
+            pair = topology.by_owner[owner][handle]
+            listed = order[topology.entries[pair]]
             bits = np.unpackbits(np.frombuffer(row, np.uint8), count=len(listed))
             assert np.array_equal(
-                bits, np.isin(listed, split.train.items_of(routes.pair_client[pair]))
+                bits, np.isin(listed, split.train.items_of(topology.pair_client[pair]))
             )
             checked += 1
-    assert checked == routes.n_pairs > 0
+    assert checked == topology.n_pairs > 0
 
 
 def test_what_was_written_before_an_error_is_kept(

@@ -20,14 +20,14 @@ import numpy as np
 
 from lpgcn import crypto, fixed_point
 from lpgcn.config import Config
-from lpgcn.crypto import Channel, Channels, Context, Label, Masks, PrivateKey, SecretKey
+from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey
 from lpgcn.crypto.context import VERSION as CRYPTO_VERSION
 from lpgcn.errors import LpgcnError
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client.newcomer import Answered, KeyHolder, _bound
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.sealing import Keys, info
-from lpgcn.protocol.phases import Phase, Sequence
+from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading, sizes
@@ -107,7 +107,7 @@ MESSAGES: Final[list[m.Message]] = [
     ),
     m.Samples(
         header=at(Phase.LOSS),
-        answers=b"answers",
+        granted=b"granted",
         negatives=numbers(1, 0),
         negative_places=numbers(3, 8),
         negative_rows=b"negative rows",
@@ -141,7 +141,7 @@ MESSAGES: Final[list[m.Message]] = [
     m.Tokens(header=at(Phase.LIST), tokens=bytes(range(16))),
     m.Answers(header=at(Phase.VERIFY), answers=b"answers"),
     m.Push(header=at(Phase.FORWARD, 1), user=b"user", pushes=b"pushes", wishes=b"wishes"),
-    m.Finals(header=at(Phase.FINAL), items=b"items", answers=b"answers"),
+    m.Finals(header=at(Phase.FINAL), items=b"items", granted=b"granted"),
     m.Gradients(
         header=at(Phase.LOSS),
         user=b"user",
@@ -226,7 +226,7 @@ class Life:
 def keys_of(suite: str) -> Keys:
     many = [SecretKey(bytes((number,)) * 32) for number in (6, 7)]
     return Keys(
-        run=RUN, suite=SUITES[suite], private=OWN, own=Channels(many), items=Channel(many[1]),
+        run=RUN, suite=SUITES[suite], private=OWN, own=Channels(many), items=Channels([many[1]]),
         owners=Channels(many), neighbours=Channels(many), pairs=Channels(many), masks=None,
     )  # fmt: skip
 
@@ -235,13 +235,13 @@ def sealed_row(suite: str, kind: Kind) -> Vector:
     """Under the second of two keys; a negative has an index besides, and there are two of them."""
     keys = keys_of(suite)
     if kind is Kind.NEGATIVE:
-        return keys.seal_negatives(HEADER, [1, 1], [b"one", b"two"]).hex()
+        return keys.seal(HEADER, kind, keys.owners, [1, 1], [b"one", b"two"], [0, 1]).hex()
     return keys.seal(HEADER, kind, keys.pairs, [1], [b"content"]).hex()
 
 
 def sizes_of(suite: str, dtype: str) -> Vector:
     of = Sizes.of(Config(suite=suite, dtype=dtype, dim=64))  # type: ignore[arg-type]
-    row = (Kind.WISH, Kind.ANSWER, Kind.SCALARS)
+    row = (Kind.WISH, Kind.GRANT, Kind.SCALARS)
     vectors = [kind for kind in Kind if kind not in (*row, Kind.NUMBERS)]
     pair = np.array([(0.5, 3)], dtype=of.pair)
     negative = np.array([(1, 2, pair[0])], dtype=Sizes(of.suite, 3, of.pair).negative_content)
@@ -279,7 +279,8 @@ def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         ),
         "tokens": lambda: crypto.tokens(secret, np.array([0, 1, 41_000])).tobytes().hex(),
         "channel": lambda: [
-            one.hex() for one in Channel(secret).seal(CONTEXT, [0, 0x01020304], [b"one", b""])
+            one.hex()
+            for one in Channels([secret]).seal(CONTEXT, [0, 0], [b"one", b""], [0, 0x01020304])
         ],
         "channels": lambda: [
             one.hex() for one in Channels([secret, other]).seal(CONTEXT, [1, 0], [b"one", b""])
@@ -323,7 +324,7 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         everything[f"phase {phase.name}"] = partial(int, phase)
     everything["layers"] = lambda: {
         phase.name: [
-            list(Sequence(3, builds_users).layers_of(phase)) for builds_users in (False, True)
+            list(PhaseOrder(3, builds_users).layers_of(phase)) for builds_users in (False, True)
         ]
         for phase in Phase
     }

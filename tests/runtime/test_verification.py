@@ -11,7 +11,7 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.runtime.engines.federated import Federated
-from lpgcn.runtime.verification import Comparison, verify
+from lpgcn.runtime.verification import Comparison, _difference, verify
 
 CONFIG = Config(layers=2, dim=4, batch_size=16, planner="cover")
 
@@ -65,19 +65,25 @@ def test_only_what_is_asked_for_and_over_processes() -> None:
 
 
 @pytest.mark.parametrize(("added", "expected"), [(0.5, 0.5), (math.nan, math.inf)])
-@pytest.mark.parametrize("table", ["users", "items"])
+@pytest.mark.parametrize("table", ["users.parameter", "items.mean", "items.square"])
 def test_the_largest_difference_is_told(
     table: str, added: float, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = Federated.parameters
+    state = Federated.state
 
     def disturbed(self: Federated) -> Any:
-        found = parameters(self)
+        found = state(self)
         found[table][-1, -1] += added
         return found
 
-    monkeypatch.setattr(Federated, "parameters", disturbed)
+    monkeypatch.setattr(Federated, "state", disturbed)
     assert [line.difference for line in only_federated()] == pytest.approx([expected] * 2)
+
+
+def test_bits_that_differ_without_a_difference_are_told() -> None:
+    zeros = np.zeros((2, 3), dtype=np.float32)
+    assert _difference(zeros, zeros.copy()) == 0
+    assert 0 < _difference(zeros, -zeros) < 1e-300
 
 
 def test_a_difference_of_the_loss_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

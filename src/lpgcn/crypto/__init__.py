@@ -4,7 +4,7 @@ It knows no protocol: a message's place is a `Context` of numbers. Opening raise
 never returns a bool; keys appear in no repr and no error.
 """
 
-from lpgcn.crypto.channel import TAG_BYTES, Channel, Channels
+from lpgcn.crypto.channel import TAG_BYTES, Channels
 from lpgcn.crypto.context import Context
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
@@ -17,7 +17,6 @@ __all__ = [
     "TAG_BYTES",
     "TOKEN_BYTES",
     "AuthenticationError",
-    "Channel",
     "Channels",
     "Context",
     "CryptoError",

@@ -30,48 +30,10 @@ _INDEX: Final = struct.Struct(">I")
 _INDEX_ZERO: Final = bytes(_INDEX.size)
 
 
-class Channel:
-    """One key, which belongs to one sender and one purpose, or whose senders share out the
-    indices."""
-
-    __slots__ = ("_guard", "_key")
-
-    def __init__(self, key: SecretKey) -> None:
-        self._key, self._guard = key.reveal(), NonceGuard()
-
-    def seal(
-        self, context: Context, indices: Sequence[int], messages: Sequence[bytes]
-    ) -> list[bytes]:
-        """Each message at its index, each longer by 16 bytes."""
-        _check_counts(indices, messages)
-        if len(set(indices)) != len(indices):
-            raise NonceReuseError(f"an index appears twice among {len(indices)} for {context}")
-        nonces = _nonces(context, indices)
-        self._guard.claim(context)
-        encrypt, data = AESGCM(self._key).encrypt, context.encode()
-        return [
-            encrypt(nonce, message, data) for nonce, message in zip(nonces, messages, strict=False)
-        ]
-
-    def open(
-        self, context: Context, indices: Sequence[int], sealed: Sequence[bytes]
-    ) -> list[bytes]:
-        """The contents of what `seal` made, or AuthenticationError and none of them."""
-        _check_counts(indices, sealed)
-        decrypt, data = AESGCM(self._key).decrypt, context.encode()
-        nonces = _nonces(context, indices)
-        opened: list[bytes] = []
-        try:
-            for nonce, message in zip(nonces, sealed, strict=False):
-                opened.append(decrypt(nonce, message, data))
-        except InvalidTag as error:
-            raise _does_not_open(context, len(opened)) from error
-        return opened
-
-
 class Channels:
     """Many keys: what an owner opens of all its neighbours at once, or a client seals to all owners
-    of its items. A message under key K at index 0 is what `Channel(K)` seals there."""
+    of its items. Each key belongs to one sender and one purpose, or its senders share out the
+    indices."""
 
     __slots__ = ("_ciphers", "_guard", "_keys")
 

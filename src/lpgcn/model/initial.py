@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbone import Table
 from lpgcn.model.kernels import Floats, Kernels
+from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, bits
-
-Int64 = npt.NDArray[np.int64]
 
 
 def embedding_rows(

@@ -157,7 +157,8 @@ class Backward:
         push = nodes.averages(arrived, self.grid, self.where, present)
         if len(rows):
             touched = push.take(rows, axis=0).astype(np.int64) + self.from_loss
-            push[rows] = self.grid.fit(touched, f"{self.where}, {nodes.name}")
+            where = f"layer {self.layer - 1} backward, {nodes.name}"
+            push[rows] = self.grid.fit(touched, where)
         return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
 
     def gradient(self, batch_size: int) -> Gradient:

@@ -14,24 +14,24 @@ from lpgcn.evaluation import METRICS
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
-from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.server.script import Script, mask_peers, opening
 from lpgcn.protocol.server.server import key_client
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
 
 
 class Accounting:
     """Adds to a ledger what a server and its clients would have sent."""
 
-    def __init__(self, routes: Routes, config: Config) -> None:
-        self._routes, self._script = routes, Script(routes, config)
+    def __init__(self, topology: Topology, config: Config) -> None:
+        self._topology, self._script = topology, Script(topology, config)
         self._numbers = len(METRICS) * len(config.cutoffs) + 1
-        self.ledger = Ledger(routes.n_clients)
-        u_c = key_client(config.seed, routes.n_clients)
-        self._add(opening(routes.n_clients, routes.n_items, u_c, routes.listed.lengths))
-        self.ledger.roles(routes.is_owner)
-        circle = np.arange(routes.n_clients)
-        self._add(self._script.verification(mask_peers(routes.n_clients, circle)))
+        self.ledger = Ledger(topology.n_clients)
+        u_c = key_client(config.seed, topology.n_clients)
+        self._add(opening(topology.n_clients, topology.n_items, u_c, topology.listed.lengths))
+        self.ledger.roles(topology.is_owner)
+        circle = np.arange(topology.n_clients)
+        self._add(self._script.verification(mask_peers(topology.n_clients, circle)))
         self._add([self._script.sums(Phase.COUNT)])
 
     def _add(self, rounds: Iterable[Round]) -> None:
@@ -44,7 +44,7 @@ class Accounting:
 
     def measure(self, phase: Phase) -> None:
         """A validation: everybody gets all final item vectors."""
-        everybody = np.arange(self._routes.n_clients)
+        everybody = np.arange(self._topology.n_clients)
         with self.ledger.measuring():
             self._add(self._script.prediction())
             self._add([self._script.catalogue(phase, everybody, self._numbers)])

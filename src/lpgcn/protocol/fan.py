@@ -8,34 +8,34 @@ A row that is pushed has a number: of the pair it is for, or of the place that i
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from lpgcn.protocol.server.routes import Needs, Routes
 from lpgcn.protocol.suite import OwnerPush
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Ragged
 
-Bits = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    # A client brings in nothing of the server's.
+    from lpgcn.protocol.server.topology import Scope, Topology
 
 
 class Fan(Protocol):
     """One way to push. The first four are the server's, the others a client's."""
 
-    def pushed(self, routes: Routes) -> Ragged:
+    def pushed(self, topology: Topology) -> Ragged:
         """For an owner the rows that it can push, in order."""
         ...
 
-    def arriving(self, routes: Routes) -> Ragged:
+    def arriving(self, topology: Topology) -> Ragged:
         """For a client the rows that can arrive, in order."""
         ...
 
-    def for_users(self, routes: Routes, needs: Needs) -> Bits:
+    def for_users(self, topology: Topology, scope: Scope) -> Bits:
         """The rows that the users of a pass need."""
         ...
 
-    def about(self, needs: Needs) -> Bits:
+    def about(self, scope: Scope) -> Bits:
         """The rows that say something about the items of a pass."""
         ...
 
@@ -51,18 +51,18 @@ class Fan(Protocol):
 
 
 class SumPerNeighbour:
-    def pushed(self, routes: Routes) -> Ragged:
-        return routes.by_owner
+    def pushed(self, topology: Topology) -> Ragged:
+        return topology.by_owner
 
-    def arriving(self, routes: Routes) -> Ragged:
-        return routes.by_client
+    def arriving(self, topology: Topology) -> Ragged:
+        return topology.by_client
 
-    def for_users(self, routes: Routes, needs: Needs) -> Bits:
-        flags: Bits = needs.users[routes.pair_client]
+    def for_users(self, topology: Topology, scope: Scope) -> Bits:
+        flags: Bits = scope.users[topology.pair_client]
         return flags
 
-    def about(self, needs: Needs) -> Bits:
-        return needs.pairs
+    def about(self, scope: Scope) -> Bits:
+        return scope.pairs
 
     def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
         return real
@@ -72,17 +72,17 @@ class SumPerNeighbour:
 
 
 class RowPerItem:
-    def pushed(self, routes: Routes) -> Ragged:
-        return routes.owned
+    def pushed(self, topology: Topology) -> Ragged:
+        return topology.owned
 
-    def arriving(self, routes: Routes) -> Ragged:
-        return routes.listed_elsewhere
+    def arriving(self, topology: Topology) -> Ragged:
+        return topology.listed_elsewhere
 
-    def for_users(self, routes: Routes, needs: Needs) -> Bits:
-        return needs.listed
+    def for_users(self, topology: Topology, scope: Scope) -> Bits:
+        return scope.listed
 
-    def about(self, needs: Needs) -> Bits:
-        return needs.items
+    def about(self, scope: Scope) -> Bits:
+        return scope.items
 
     def outgoing(self, real: Ragged, n_owned: int) -> Ragged:
         return Ragged.from_lengths(np.ones(n_owned), np.arange(n_owned))

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.protocol.phases import PHASES, Phase
+from lpgcn.ragged import Int64
 
-Int64 = npt.NDArray[np.int64]
 Direction = Literal["up", "down"]
 Role = Literal["convolution", "ordinary"]
 

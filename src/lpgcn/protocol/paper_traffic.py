@@ -13,7 +13,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.model.batches import Batch
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PaperTraffic:
         return self.up * vector, self.down * vector
 
 
-def paper_traffic(routes: Routes, config: Config, batch: Batch) -> PaperTraffic:
+def paper_traffic(topology: Topology, config: Config, batch: Batch) -> PaperTraffic:
     """Sends and receipts of ordinary items, neighbours and negatives, by the algorithms' lines.
 
     `entries` are the listed items that another client owns, virtual ones included: the paper sends
@@ -36,12 +36,12 @@ def paper_traffic(routes: Routes, config: Config, batch: Batch) -> PaperTraffic:
     Algorithm 9 says "each client u ∈ U"; a client without training pairs P_u has no loss, so that
     lines 8 and 11 are read as about the clients of the batch, as in our own count.
     """
-    layers, items, n = config.layers, routes.n_items, routes.n_clients
+    layers, items, n = config.layers, topology.n_items, topology.n_clients
     in_batch = np.zeros(n, dtype=np.bool_)
     in_batch[batch.users] = True
-    elsewhere = routes.listed_elsewhere
+    elsewhere = topology.listed_elsewhere
     of_batch = elsewhere.values[in_batch[elsewhere.rows]]
-    entries, neighbours = len(elsewhere.values), routes.n_pairs
+    entries, neighbours = len(elsewhere.values), topology.n_pairs
     negatives = len(np.unique(batch.users * items + batch.negatives)) * (layers + 1)
     aggregated = len(np.unique(batch.negatives)) * (layers + 1)
     up = items * (1 + layers)  # Algorithm 1, line 4, and Algorithm 4, line 9.
@@ -54,7 +54,7 @@ def paper_traffic(routes: Routes, config: Config, batch: Batch) -> PaperTraffic:
     down += len(np.unique(of_batch)) + aggregated  # Algorithm 9, lines 11 and 12.
     down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
     if BACKBONES[config.model].builds_users:
-        listed = len(routes.listed.values)
+        listed = len(topology.listed.values)
         up += listed  # Algorithm 7, line 11.
         down += listed  # Algorithm 7, line 16.
     return PaperTraffic(up, down)

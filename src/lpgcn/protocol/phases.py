@@ -126,21 +126,21 @@ REQUESTS: Final[Any] = Union[tuple({row.request for row in PHASES.values()})]  #
 """What a client may be sent."""
 _BEGINNINGS: Final = (Phase.COUNT, Phase.SUM_LOSS, Phase.BUILD, Phase.FORWARD)
 """What a pass may begin with."""
-_PUSHING: Final = (Phase.BUILD, Phase.FORWARD, Phase.GRADIENT, Phase.BACKWARD, Phase.UPDATE)
+_PUSHING: Final = tuple(phase for phase, row in PHASES.items() if row.reply is m.Push)
 
 START: Final = Header(0, 0)
 """Before the first message."""
 
 
 @dataclass(frozen=True)
-class Sequence:
+class PhaseOrder:
     """The table for one configuration: L layers, users built or not."""
 
     layers: int
     builds_users: bool
 
     @classmethod
-    def of(cls, config: Config) -> Sequence:
+    def of(cls, config: Config) -> PhaseOrder:
         return cls(config.layers, BACKBONES[config.model].builds_users)
 
     def layers_of(self, phase: Phase) -> range:
@@ -176,25 +176,25 @@ class Sequence:
 
 
 @cache
-def _pushed_before(sequence: Sequence, phase: int, layer: int) -> tuple[int, int] | None:
-    pushing = [(one, each) for one in _PUSHING for each in sequence.layers_of(one)]
+def _pushed_before(order: PhaseOrder, phase: int, layer: int) -> tuple[int, int] | None:
+    pushing = [(one, each) for one in _PUSHING for each in order.layers_of(one)]
     return max((one for one in pushing if one < (phase, layer)), default=None)
 
 
 @cache
 def _after(
-    sequence: Sequence, last_phase: int, last_layer: int, owns: bool
+    order: PhaseOrder, last_phase: int, last_layer: int, owns: bool
 ) -> tuple[tuple[int, int, int], ...]:
     """What may follow: passes after the present one, phase, layer."""
     if last_phase == START.phase:
         return ((0, Phase.KEYS, 0),)
     phase, following = Phase(last_phase), last_layer + 1
-    if PHASES[phase].first_layer is not None and following in sequence.layers_of(phase):
+    if PHASES[phase].first_layer is not None and following in order.layers_of(phase):
         return ((0, phase, following),)
     found: list[tuple[int, int, int]] = []
     for successor in PHASES[phase].then:
         for one in _BEGINNINGS if successor is NEXT else (successor,):
-            layers, asked = sequence.layers_of(one), PHASES[one].asked
+            layers, asked = order.layers_of(one), PHASES[one].asked
             if not layers or (asked is Asked.OWNERS and not owns):
                 continue
             found.append((int(successor is NEXT), one, layers[0]))

@@ -32,7 +32,7 @@ class Kind(IntEnum):
     """e_i, as a negative or for a prediction."""
     WISH = 6
     """Client to owner: which positives it drew."""
-    ANSWER = 7
+    GRANT = 7
     """Owner to client: their final vectors."""
     SCALARS = 8
     """Client to owner: s_ui and n_ui of each of them."""
@@ -99,7 +99,7 @@ class Suite:
         return self.keys[kind] is not Key.CLEAR
 
 
-_BETWEEN_PAIRS: Final = (Kind.WISH, Kind.ANSWER, Kind.SCALARS, Kind.NEGATIVE)
+_BETWEEN_PAIRS: Final = (Kind.WISH, Kind.GRANT, Kind.SCALARS, Kind.NEGATIVE)
 
 SUITES: Final[Mapping[SuiteName, Suite]] = {
     "paper": Suite(
@@ -111,7 +111,7 @@ SUITES: Final[Mapping[SuiteName, Suite]] = {
             Kind.PUSH: Key.CLEAR,
             Kind.ITEM_FINAL: Key.CLEAR,
             Kind.WISH: Key.CLEAR,
-            Kind.ANSWER: Key.CLEAR,
+            Kind.GRANT: Key.CLEAR,
             Kind.SCALARS: Key.CLEAR,
             Kind.NEGATIVE: Key.CLEAR,
         },
@@ -125,7 +125,7 @@ SUITES: Final[Mapping[SuiteName, Suite]] = {
             Kind.PUSH: Key.PAIRWISE,
             Kind.ITEM_FINAL: Key.GROUP,
             Kind.WISH: Key.PAIRWISE,
-            Kind.ANSWER: Key.PAIRWISE,
+            Kind.GRANT: Key.PAIRWISE,
             Kind.SCALARS: Key.PAIRWISE,
             Kind.NEGATIVE: Key.PAIRWISE,
         },

@@ -9,7 +9,7 @@ from lpgcn.model.batches import Batch
 from lpgcn.plan import Plan
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.runtime.planning import plan_cost
 
 _TRAINING = ("forward", "loss", "backward")
@@ -36,12 +36,12 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(
-    config: Config, plan: Plan, routes: Routes, ledger: Ledger, steps: int, batch: Batch
+    config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: Batch
 ) -> TrafficSummary:
     """`batch` is a typical one; the paper's negatives are counted on it."""
-    planned = plan_cost(routes.token_graph(), plan, config)
-    paper_up, paper_down = paper_traffic(routes, config, batch).bytes(config)
-    per_step = max(1, steps) * routes.n_clients
+    planned = plan_cost(topology.token_graph(), plan, config)
+    paper_up, paper_down = paper_traffic(topology, config, batch).bytes(config)
+    per_step = max(1, steps) * topology.n_clients
     return TrafficSummary(
         planner=plan.planner,
         convolution_clients=planned.convolution_clients,
@@ -50,7 +50,7 @@ def summarise(
         steps=steps,
         up_per_step=ledger.bytes("up", *_TRAINING) / per_step,
         down_per_step=ledger.bytes("down", *_TRAINING) / per_step,
-        paper_up_per_step=paper_up / routes.n_clients,
-        paper_down_per_step=paper_down / routes.n_clients,
+        paper_up_per_step=paper_up / topology.n_clients,
+        paper_down_per_step=paper_down / topology.n_clients,
         ledger=ledger.lines(),
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn.config import Config, Model, Planner, Suite
 from lpgcn.data import Split
@@ -35,7 +36,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     recall: float
     ndcg: float
     difference: float
-    """The largest difference of any parameter, of the loss, or of any metric."""
+    """The largest of any parameter, of its Adam state, of any final vector, of the loss, or of any
+    metric."""
 
 
 def verify(
@@ -78,7 +80,10 @@ def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measureme
         for step in range(engine.steps_per_epoch):
             done = epoch * engine.steps_per_epoch + step
             engine.step(epoch, step, config.learning_rate(done, total))
-        yield engine.take_loss(), engine.measure("valid"), engine.parameters()
+        loss, valid = engine.take_loss(), engine.measure("valid")
+        vectors = engine.vectors()
+        final = {"final users": vectors.users, "final items": vectors.items}
+        yield loss, valid, engine.state() | final
 
 
 def _compare(
@@ -90,14 +95,10 @@ def _compare(
 def _compared(
     measured: Iterable[Measurement], config: Config, run: str, expected: Sequence[Measurement]
 ) -> Iterator[Comparison]:
-    for epoch, ((loss, valid, parameters), other) in enumerate(
-        zip(measured, expected, strict=True), 1
-    ):
+    for epoch, ((loss, valid, tables), other) in enumerate(zip(measured, expected, strict=True), 1):
         differences = [abs(loss - other[0])]
         differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
-        differences += [
-            float(np.abs(parameters[name] - value).max()) for name, value in other[2].items()
-        ]
+        differences += [_difference(tables[name], value) for name, value in other[2].items()]
         yield Comparison(
             model=config.model,
             virtual_items=config.virtual_items,
@@ -108,3 +109,9 @@ def _compared(
             ndcg=valid.values["ndcg@5"],
             difference=math.inf if any(map(math.isnan, differences)) else max(differences),
         )
+
+
+def _difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+    """The largest; bits that differ without one, as those of −0 do, count as the least number."""
+    largest = float(np.abs(found - expected).max())
+    return largest if largest or found.tobytes() == expected.tobytes() else math.ulp(0.0)

@@ -20,6 +20,12 @@ PARTS_A_THREAD = 4
 Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
 
+def _processors() -> int:
+    """Those that this process may use, where the system says so."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def _serve(tasks: SimpleQueue[Task | None]) -> None:
     """Do what comes, and say how it ended."""
     while (task := tasks.get()) is not None:
@@ -39,9 +45,9 @@ class Threads:
     on a queue, and end with this object."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = count or len(os.sched_getaffinity(0))
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._started = 0
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self.count = count or _processors()
 
     def __del__(self) -> None:
         for _ in range(self._started):

@@ -14,7 +14,7 @@ from lpgcn.protocol.client.newcomer import Newcomer
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import UnexpectedMessageError
-from lpgcn.protocol.phases import REQUESTS, START, Sequence
+from lpgcn.protocol.phases import REQUESTS, START, PhaseOrder
 from lpgcn.protocol.transcript import Opened, Witness, observe
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.messages import Header
@@ -40,7 +40,7 @@ class Client:
         self._limit = Sizes.of(about.config).largest(
             about.n_users, about.n_items, about.config.batch_size
         )
-        self._sequence, self._last = Sequence.of(about.config), START
+        self._order, self._last = PhaseOrder.of(about.config), START
         self._opened: list[Opened] | None = None if witness is None else []
         self._life: Life = Newcomer(about, self._opened)
 
@@ -48,7 +48,7 @@ class Client:
         """One message in, one message out; or a typed error, and nothing has changed."""
         message: m.Message = m.decode(request, REQUESTS, limit=self._limit)
         header = m.read_header(message, self._life.run or m.run_of(message), self._about.index)
-        row = self._sequence.check(header, self._last, owns=self._life.owns)
+        row = self._order.check(header, self._last, owns=self._life.owns)
         if type(message) is not row.request:
             raise UnexpectedMessageError(
                 f"a message {type(message).__name__}, expected {row.request.__name__}"

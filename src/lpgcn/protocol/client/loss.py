@@ -13,7 +13,7 @@ from lpgcn.crypto import KEY_BYTES, SecretKey
 from lpgcn.model.kernels import Floats
 from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
 from lpgcn.protocol.client.owner import Contribution, Owner
-from lpgcn.protocol.client.passing import Pass, Said, Wishes
+from lpgcn.protocol.client.passing import OwnLoss, Pass, Wishes
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.user import Drawn, User
@@ -24,8 +24,7 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 
 class LossPart:
@@ -65,7 +64,7 @@ class LossPart:
         a_slot, besides = self._sizes.slots(kind)
         return reading.cut(field, [a_slot * count + besides for count in slots], name)
 
-    def say(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, Said]:
+    def reply(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, OwnLoss]:
         """What the items' owners are told. Something is sent in every slot, so that traffic does
         not tell which items were used."""
         drawn, final, keys = now.drawn, now.final_user, self._keys
@@ -96,7 +95,7 @@ class LossPart:
         )
         table = np.empty(len(pairs), dtype=self._sizes.pair)
         table["coefficient"], table["count"] = found.coefficient, found.count
-        said = Said(gradient, table[drawn.own], fixed_point.total(found.loss))
+        own_loss = OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
         # Everything is good: from here on nothing fails.
         keys.owners.extend(new)
         vector, about = final.tobytes(), in_rows(table[:, None])
@@ -111,18 +110,20 @@ class LossPart:
         return m.Gradients(
             user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [vector]),
             scalars=self._scalars(header, drawn, about),
-            negatives=keys.seal_negatives(header, contacts.tolist(), negatives),
+            negatives=keys.seal(
+                header, Kind.NEGATIVE, keys.owners, contacts.tolist(), negatives, range(count)
+            ),
             introductions=b"".join(introductions),
-        ), said
+        ), own_loss
 
     def _positives(
         self, message: m.Samples, header: Header, now: Pass, drawn: Drawn
     ) -> list[bytes]:
         """Final vectors of the positives: those wished for, and those of its own items."""
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
-        answers = self._cut_slots(message.answers, Kind.ANSWER, drawn.slots, "answers")
-        opened = keys.open(sent, Kind.ANSWER, keys.owners, range(len(answers)), answers)
-        slots = reading.split(b"".join(opened), self._sizes.vector, "answers")
+        granted = self._cut_slots(message.granted, Kind.GRANT, drawn.slots, "granted")
+        opened = keys.open(sent, Kind.GRANT, keys.owners, range(len(granted)), granted)
+        slots = reading.split(b"".join(opened), self._sizes.vector, "granted")
         vectors = [b""] * drawn.count
         for number, slot in zip(drawn.wished, drawn.slot, strict=True):
             vectors[number] = slots[slot]
@@ -135,7 +136,7 @@ class LossPart:
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
         rows = reading.split(message.negative_rows, width, "negative_rows", count=len(places))
-        return keys.open(sent, Kind.ITEM_FINAL, keys.items, places.tolist(), rows)
+        return keys.open_finals(sent, places.tolist(), rows)
 
     def _vectors(self, rows: Sequence[bytes]) -> Floats:
         content = np.frombuffer(b"".join(rows), dtype=self._config.dtype)
@@ -185,9 +186,9 @@ class LossPart:
         vectors = np.where(wishes.items[:, None] < 0, 0, finals[wishes.items])
         content = vectors.astype(finals.dtype, copy=False).tobytes()
         lengths = (self._sizes.vector * wishes.slots).tolist()
-        messages = reading.cut(content, lengths, "answers")
+        messages = reading.cut(content, lengths, "granted")
         return self._keys.seal(
-            header, Kind.ANSWER, self._keys.pairs, wishes.handles.tolist(), messages
+            header, Kind.GRANT, self._keys.pairs, wishes.handles.tolist(), messages
         )
 
     def item_gradient(
@@ -199,24 +200,26 @@ class LossPart:
             for name in ("users", "scalars", "negatives", "contacts", "introductions"):
                 reading.check_length(getattr(message, name), name, 0, 0)
             return LossGradient.none(self._config.dim), []
-        said = Header(header.pass_number, Phase.LOSS)
-        neighbours, from_neighbours = self._open_scalars(message, said, wishes)
-        strangers, from_strangers, met = self._open_negatives(message, said, owner, len(neighbours))
-        own, from_self = self._from_self(now, len(neighbours) + len(strangers))
-        sent = np.concatenate((neighbours, strangers, own))
-        parts = (from_neighbours, from_strangers, from_self)
+        sent_in = Header(header.pass_number, Phase.LOSS)
+        neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
+        contacts, from_contacts, met = self._open_negatives(
+            message, sent_in, owner, len(neighbours)
+        )
+        own, from_self = self._from_self(now, len(neighbours) + len(contacts))
+        sent = np.concatenate((neighbours, contacts, own))
+        parts = (from_neighbours, from_contacts, from_self)
         return owner.loss_gradient(parts, sent), met
 
     def _open_scalars(
-        self, message: m.LossRows, said: Header, wishes: Wishes
+        self, message: m.LossRows, sent_in: Header, wishes: Wishes
     ) -> tuple[Floats, Contribution]:
         keys, handles = self._keys, wishes.handles.tolist()
         width = self._sizes.row(Kind.USER_FINAL)
         rows = reading.split(message.users, width, "users", count=len(handles))
-        finals = self._vectors(keys.open(said, Kind.USER_FINAL, keys.neighbours, handles, rows))
+        finals = self._vectors(keys.open(sent_in, Kind.USER_FINAL, keys.neighbours, handles, rows))
         slots = wishes.slots.tolist()
         sealed = self._cut_slots(message.scalars, Kind.SCALARS, slots, "scalars")
-        opened = keys.open(said, Kind.SCALARS, keys.pairs, handles, sealed)
+        opened = keys.open(sent_in, Kind.SCALARS, keys.pairs, handles, sealed)
         pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
         if bool(((wishes.items < 0) & (pairs["count"] > 0)).any()):
             raise MalformedMessageError("scalars in a slot that nothing was wished for in")
@@ -224,7 +227,7 @@ class LossPart:
         return finals, Contribution.of(wishes.items, senders, pairs)
 
     def _open_negatives(
-        self, message: m.LossRows, said: Header, owner: Owner, first: int
+        self, message: m.LossRows, sent_in: Header, owner: Owner, first: int
     ) -> tuple[Floats, Contribution, list[SecretKey]]:
         """From clients that had an owned item as a negative; their rows begin at `first`."""
         keys = self._keys
@@ -235,7 +238,10 @@ class LossPart:
             raise MalformedMessageError("field contacts holds a negative twice")
         width, known = self._sizes.introduction, len(keys.pairs)
         met = keys.meet(self._introduced(message.introductions, width, known, senders))
-        opened = keys.open_negatives(said, met, senders.tolist(), numbers.tolist(), rows)
+        handles = senders.tolist()
+        opened = keys.open(
+            sent_in, Kind.NEGATIVE, keys.pairs, handles, rows, numbers.tolist(), more=met
+        )
         content = np.frombuffer(b"".join(opened), dtype=self._sizes.negative_content)
         vectors = self._vectors([np.ascontiguousarray(content["vector"]).tobytes()])
         items = owner.rows_of(content["place"].astype(np.int64))
@@ -243,13 +249,13 @@ class LossPart:
 
     def _from_self(self, now: Pass, row: int) -> tuple[Floats, Contribution]:
         """What this client's own samples say about positives that it owns itself."""
-        if now.said is None or now.drawn is None or now.final_user is None:
+        if now.own_loss is None or now.drawn is None or now.final_user is None:
             none = np.empty(0, dtype=np.int64)
             empty = np.empty(0, dtype=self._sizes.pair)
             return self._vectors([]), Contribution.of(none, none, empty)
         rows = np.array(now.drawn.own_rows, dtype=np.int64)
         senders = np.full(len(rows), row)
-        return now.final_user, Contribution.of(rows, senders, now.said.own_pairs)
+        return now.final_user, Contribution.of(rows, senders, now.own_loss.own_pairs)
 
 
 def in_rows(table: npt.NDArray[np.generic]) -> list[bytes]:

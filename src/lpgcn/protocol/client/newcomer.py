@@ -16,7 +16,6 @@ import numpy.typing as npt
 from lpgcn.crypto import (
     KEY_BYTES,
     AuthenticationError,
-    Channel,
     Channels,
     Label,
     Masks,
@@ -38,9 +37,8 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import ANSWER_KEYS, SHARED_BYTES, verification_answer
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 _SHARED: Final = struct.Struct(">32sQ")
 
@@ -170,7 +168,7 @@ class Lister:
             suite=SUITES[self.about.config.suite],
             private=self.private,
             own=Channels(),
-            items=Channel(self.shared.derive(Label.ITEM_VECTORS)),
+            items=Channels([self.shared.derive(Label.ITEM_VECTORS)]),
             owners=Channels(),
             neighbours=Channels(),
             pairs=Channels(),

@@ -20,10 +20,7 @@ from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.ragged import Ragged
-
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+from lpgcn.ragged import Bits, Int64, Ragged
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ them before it changes anything, so that a message that is refused leaves the cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -29,16 +29,14 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.user import User
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
-from lpgcn.protocol.phases import Phase, Sequence
+from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 Answer = tuple[m.Message, "Party"]
 _PUSHES: Final = ("pushes", "pushes_present")
 _USERS: Final = ("users", "users_present")
@@ -52,7 +50,7 @@ class Party:
         self, about: Profile, keys: Keys, user: User, owner: Owner | None, seed: int
     ) -> None:
         self._about, self._config, self._keys = about, about.config, keys
-        self._sequence, self._sizes = Sequence.of(about.config), Sizes.of(about.config)
+        self._order, self._sizes = PhaseOrder.of(about.config), Sizes.of(about.config)
         self._user, self._owner, self._seed = user, owner, seed
         self._integer = user.nodes.forward_grid.integer
         self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
@@ -92,10 +90,10 @@ class Party:
 
     def forward(self, message: m.Exchange, header: Header) -> Answer:
         """Algorithm 4: absorb what the last layer pushed, push the next."""
-        if header.layer < self._sequence.layers - 1:
+        if header.layer < self._order.layers - 1:
             _nothing_in(message, "positions")
         drawn = self._loss.draw(message)
-        pushed = self._sequence.pushed_before(header)
+        pushed = self._order.pushed_before(header)
         if pushed is None or pushed.phase == Phase.BUILD:
             now = self._begun(message, pushed)
         else:
@@ -129,17 +127,17 @@ class Party:
         if owner is None or wishes is None or self._pass.final_items is None:
             return m.Finals(), self
         which, vectors = owner.places[wanted].tolist(), self._pass.final_items[wanted]
-        items = self._keys.seal(header, Kind.ITEM_FINAL, self._keys.items, which, in_rows(vectors))
-        answers = self._loss.grant(header, wishes, self._pass.final_items)
-        return m.Finals(items=items, answers=answers), self
+        items = self._keys.seal_finals(header, which, in_rows(vectors))
+        granted = self._loss.grant(header, wishes, self._pass.final_items)
+        return m.Finals(items=items, granted=granted), self
 
     # Loss and backward.
 
     def loss(self, message: m.Samples, header: Header) -> Answer:
         """Algorithm 9: the loss of this client's samples, and what it says to the items' owners."""
-        reply, said = self._loss.say(message, header, self._pass)
-        self._pass = self._pass.with_(said=said)
-        self._loss_total += said.total
+        reply, own_loss = self._loss.reply(message, header, self._pass)
+        self._pass = self._pass.with_(own_loss=own_loss)
+        self._loss_total += own_loss.total
         return reply, self
 
     def begin_backward(self, message: m.LossRows, header: Header) -> Answer:
@@ -162,7 +160,7 @@ class Party:
     def _turned(self, items: LossGradient) -> tuple[Pass, int]:
         """From forward to backward, and what the regulariser adds to the loss."""
         now = self._pass
-        own = LossGradient.none(self._config.dim) if now.said is None else now.said.gradient
+        own = LossGradient.none(self._config.dim) if now.own_loss is None else now.own_loss.gradient
         of_user, of_items = now.forward
         total = fixed_point.total(of_user.regulariser(own)) if len(own.rows) else 0
         if of_items is not None and len(items.rows):
@@ -186,7 +184,7 @@ class Party:
         rate, batch_size = _for_adam(message)
         now, total = self._absorbed_back(message, header)
         user, items = now.backward
-        built = user.push_to_built() if self._sequence.builds_users else None
+        built = user.push_to_built() if self._order.builds_users else None
         self._pass = now.with_(built=built)
         self._loss_total += total
         if self._owner is not None and items is not None:
@@ -252,14 +250,14 @@ class Party:
         n_items, pushed = self._about.n_items, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
         rows = reading.split(message.items, width, "items", count=n_items)
-        opened = self._keys.open(pushed, Kind.ITEM_FINAL, self._keys.items, range(n_items), rows)
+        opened = self._keys.open_finals(pushed, range(n_items), rows)
         by_place = np.frombuffer(b"".join(opened), dtype=self._config.dtype)
         return by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))]
 
     # What the phases have in common.
 
     def _pushed_before(self, header: Header) -> Header:
-        pushed = self._sequence.pushed_before(header)
+        pushed = self._order.pushed_before(header)
         assert pushed is not None, "only the first phase of a pass has none before it"
         return pushed
 
@@ -289,7 +287,7 @@ class Party:
         return self._filled(opened, which, count, now.own_push)
 
     def _filled(
-        self, opened: list[bytes], which: SequenceOf[int], count: int, last: Integers
+        self, opened: list[bytes], which: Sequence[int], count: int, last: Integers
     ) -> Integers:
         """Rows that were not sent are zero; one more row behind them."""
         content = np.frombuffer(b"".join(opened), dtype=self._integer)
@@ -357,7 +355,7 @@ def _for_adam(message: m.Update) -> tuple[float, int]:
     return rate, reading.one_number(message.batch_size, "batch_size", least=1)
 
 
-def _present(field: bytes, name: str, count: int) -> SequenceOf[int]:
+def _present(field: bytes, name: str, count: int) -> Sequence[int]:
     """The numbers of the rows that are there."""
     return np.flatnonzero(reading.bits(field, name, count)).tolist() if field else range(count)
 

@@ -13,8 +13,7 @@ from lpgcn.model.loss import LossGradient
 from lpgcn.model.propagation import Backward, Forward
 from lpgcn.protocol.client.user import Drawn
 from lpgcn.protocol.suite import Kind
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Said:
+class OwnLoss:
     """In a batch: what this client's samples gave."""
 
     gradient: LossGradient
@@ -51,7 +50,7 @@ class Pass(msgspec.Struct, frozen=True):
     final_user: Floats | None = None
     final_items: Floats | None = None
     wishes: Wishes | None = None
-    said: Said | None = None
+    own_loss: OwnLoss | None = None
     built: Integers | None = None
     """What a built user returns to the W_i that it is made of."""
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.config import Config
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The keys of one client, and the doors that they open: nothing else in the protocol has one.
+"""The keys of one client, and what they seal and open: nothing else in the protocol has one.
 
 Rows are opened here, and all of a message's before anything changes.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.crypto import Channel, Channels, Context, Masks, PrivateKey, SecretKey, seal
+from lpgcn.crypto import Channels, Context, Masks, PrivateKey, SecretKey, seal
 from lpgcn.protocol.suite import Kind, Suite
 from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire.messages import Header
@@ -20,27 +19,19 @@ from lpgcn.protocol.wire.messages import Header
 UInt64 = npt.NDArray[np.uint64]
 
 
-class Door(Protocol):
-    """Seals and opens messages, each at an index or under one of many keys."""
-
-    def seal(
-        self, context: Context, which: Sequence[int], messages: Sequence[bytes]
-    ) -> list[bytes]: ...
-
-    def open(
-        self, context: Context, which: Sequence[int], sealed: Sequence[bytes]
-    ) -> list[bytes]: ...
-
-
 class Clear:
-    """Leaves everything as it is: the door of what a suite does not protect."""
+    """Leaves everything as it is: in place of the keys of what a suite does not protect."""
 
     def seal(
-        self, context: Context, which: Sequence[int], messages: Sequence[bytes]
-    ) -> list[bytes]:
+        self, context: Context, which: Sequence[int], messages: Sequence[bytes],
+        indices: Sequence[int] | None = None,
+    ) -> list[bytes]:  # fmt: skip
         return list(messages)
 
-    def open(self, context: Context, which: Sequence[int], sealed: Sequence[bytes]) -> list[bytes]:
+    def open(
+        self, context: Context, which: Sequence[int], sealed: Sequence[bytes],
+        indices: Sequence[int] | None = None, *, more: Sequence[SecretKey] = (),
+    ) -> list[bytes]:  # fmt: skip
         return list(sealed)
 
 
@@ -61,8 +52,8 @@ class Keys:
     private: PrivateKey
     own: Channels
     """K_u, the one key of this list, under which this client's vectors travel."""
-    items: Channel
-    """K_item."""
+    items: Channels
+    """K_item, the one key of this list."""
     owners: Channels
     """Pairwise keys with the owners of its items, then with those of its negatives, by contact."""
     neighbours: Channels
@@ -78,7 +69,7 @@ class Keys:
     def context(self, header: Header, kind: Kind) -> Context:
         return Context(self.run, header.pass_number, header.phase, header.layer, kind)
 
-    def door(self, kind: Kind, keys: Door) -> Door:
+    def _protecting(self, kind: Kind, keys: Channels) -> Channels | Clear:
         return keys if self.suite.protects(kind) else CLEAR
 
     def note(self, kind: Kind, senders: Iterable[int], rows: Iterable[bytes]) -> None:
@@ -87,41 +78,31 @@ class Keys:
             self.opened.append(Opened(kind.name, list(senders), list(rows)))
 
     def seal(
-        self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
-        messages: Sequence[bytes],
+        self, header: Header, kind: Kind, keys: Channels, which: Sequence[int],
+        messages: Sequence[bytes], indices: Sequence[int] | None = None,
     ) -> bytes:  # fmt: skip
-        return b"".join(self.door(kind, keys).seal(self.context(header, kind), which, messages))
+        sealing = self._protecting(kind, keys)
+        return b"".join(sealing.seal(self.context(header, kind), which, messages, indices))
 
     def open(
-        self, header: Header, kind: Kind, keys: Door, which: Sequence[int],
-        sealed: Sequence[bytes],
+        self, header: Header, kind: Kind, keys: Channels, which: Sequence[int],
+        sealed: Sequence[bytes], indices: Sequence[int] | None = None,
+        *, more: Sequence[SecretKey] = (),
     ) -> list[bytes]:  # fmt: skip
-        """`header` is that of the phase in which it was sealed."""
-        opened = self.door(kind, keys).open(self.context(header, kind), which, sealed)
-        self.note(kind, which, opened)
+        """`header` is that of the phase in which it was sealed; see `Channels.open`."""
+        opening = self._protecting(kind, keys)
+        opened = opening.open(self.context(header, kind), which, sealed, indices, more=more)
+        self.note(kind, indices if indices and kind is Kind.ITEM_FINAL else which, opened)
         return opened
 
-    # Negatives: several to one contact, so that each has an index besides its key.
+    def seal_finals(self, header: Header, places: Sequence[int], rows: Sequence[bytes]) -> bytes:
+        """Under K_item, which several clients seal with, the index is the item's place."""
+        return self.seal(header, Kind.ITEM_FINAL, self.items, [0] * len(places), rows, places)
 
-    def seal_negatives(
-        self, header: Header, contacts: Sequence[int], messages: Sequence[bytes]
-    ) -> bytes:
-        if not self.suite.protects(Kind.NEGATIVE):
-            return b"".join(messages)
-        context = self.context(header, Kind.NEGATIVE)
-        return b"".join(self.owners.seal(context, contacts, messages, range(len(messages))))
-
-    def open_negatives(
-        self, header: Header, new: Sequence[SecretKey], senders: Sequence[int],
-        numbers: Sequence[int], sealed: Sequence[bytes],
-    ) -> list[bytes]:  # fmt: skip
-        """`new` are keys of contacts who are met in this very message."""
-        opened = list(sealed)
-        if self.suite.protects(Kind.NEGATIVE):
-            context = self.context(header, Kind.NEGATIVE)
-            opened = self.pairs.open(context, senders, sealed, numbers, more=new)
-        self.note(Kind.NEGATIVE, senders, opened)
-        return opened
+    def open_finals(
+        self, header: Header, places: Sequence[int], rows: Sequence[bytes]
+    ) -> list[bytes]:
+        return self.open(header, Kind.ITEM_FINAL, self.items, [0] * len(places), rows, places)
 
     def introduce(self, publics: Sequence[bytes]) -> tuple[list[SecretKey], list[bytes]]:
         """Fresh keys for owners that are no neighbours, and each sealed to its owner."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
@@ -19,10 +18,7 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.ragged import Ragged
-
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+from lpgcn.ragged import Bits, Int64, Ragged
 
 
 def draw_virtual_items(about: Profile, real: Int64) -> Int64:

@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from lpgcn.protocol.server.routes import Routes
-from lpgcn.ragged import Ragged
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.protocol.server.topology import Topology
+from lpgcn.ragged import Int64, Ragged
 
 
 @dataclass(frozen=True)
@@ -35,19 +32,19 @@ class Meeting:
 class Contacts:
     """Who has met whom so far."""
 
-    def __init__(self, routes: Routes) -> None:
-        n = self._n = routes.n_clients
-        pairs = routes.n_pairs
+    def __init__(self, topology: Topology) -> None:
+        n = self._n = topology.n_clients
+        pairs = topology.n_pairs
         at_client, at_owner = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
-        at_client[routes.by_client.values] = _numbered(routes.by_client)
-        at_owner[routes.by_owner.values] = _numbered(routes.by_owner)
-        keys = routes.pair_client * n + routes.pair_owner
+        at_client[topology.by_client.values] = _numbered(topology.by_client)
+        at_owner[topology.by_owner.values] = _numbered(topology.by_owner)
+        keys = topology.pair_client * n + topology.pair_owner
         order = np.argsort(keys)
         self._keys, self._at_client, self._at_owner = (
             keys[order], at_client[order], at_owner[order],
         )  # fmt: skip
-        self._next_at_client = routes.by_client.lengths.copy()
-        self._next_at_owner = routes.by_owner.lengths.copy()
+        self._next_at_client = topology.by_client.lengths.copy()
+        self._next_at_owner = topology.by_owner.lengths.copy()
 
     def meet(self, clients: Int64, owners: Int64) -> Meeting:
         """The handles of these; whoever has none yet gets the next ones."""

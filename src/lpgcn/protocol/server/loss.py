@@ -10,39 +10,36 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.crypto import KEY_BYTES
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
-from lpgcn.protocol.server.routes import Routes
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import Field, Packed, Present, Rows, Selection
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 Fields = dict[str, Field]
 
 
 class LossRounds:
     """The fields of one batch, by the message that they are in."""
 
-    def __init__(self, routes: Routes, sizes: Sizes, batch: Batch, contacts: Contacts) -> None:
-        self._routes, self._sizes, self._batch = routes, sizes, batch
-        n, m = routes.n_clients, routes.n_items
+    def __init__(self, topology: Topology, sizes: Sizes, batch: Batch, contacts: Contacts) -> None:
+        self._topology, self._sizes, self._batch = topology, sizes, batch
+        n, m = topology.n_clients, topology.n_items
         by_user = np.argsort(batch.users, kind="stable")
         self._samples = Ragged.from_rows(batch.users[by_user], by_user, n)
         """For a client its samples, in their order."""
-        self._in_batch = (self._samples.lengths > 0)[routes.pair_client]
-        samples = self._samples.lengths[routes.pair_client]
-        self._slots = np.minimum(samples, routes.entries.lengths)
+        self._in_batch = (self._samples.lengths > 0)[topology.pair_client]
+        samples = self._samples.lengths[topology.pair_client]
+        self._slots = np.minimum(samples, topology.entries.lengths)
         self._sealed_sizes: dict[Kind, Int64] = {}
         keys, pair = np.unique(batch.users * m + batch.negatives, return_inverse=True)
         self._negative_client, self._negative_place = np.divmod(keys, m)
         self._negative_of_sample = pair
-        self._negative_owner = routes.owner[self._negative_place]
+        self._negative_owner = topology.owner[self._negative_place]
         self._meeting = contacts.meet(self._negative_client, self._negative_owner)
         numbers = np.arange(len(keys))
         self._of_client = Ragged.from_rows(self._negative_client, numbers, n)
@@ -54,16 +51,16 @@ class LossRounds:
         if kind not in self._sealed_sizes:
             a_slot, besides = self._sizes.slots(kind)
             self._sealed_sizes[kind] = a_slot * self._slots + besides
-        return Rows(kind.name, self._routes.n_pairs, ids, self._sealed_sizes[kind])
+        return Rows(kind.name, self._topology.n_pairs, ids, self._sealed_sizes[kind])
 
     @cached_property
     def _pairs_of_client(self) -> Ragged:
-        by_client = self._routes.by_client
+        by_client = self._topology.by_client
         return by_client.where(self._in_batch[by_client.values])
 
     @cached_property
     def _pairs_of_owner(self) -> Ragged:
-        return self._routes.by_owner.where(self._in_batch)
+        return self._topology.by_owner.where(self._in_batch)
 
     @property
     def positions(self) -> Fields:
@@ -81,35 +78,35 @@ class LossRounds:
     def wishing(self) -> Fields:
         pairs = self._pairs_of_owner
         return {
-            "wishing": Present(Selection(self._routes.by_owner, self._in_batch)),
+            "wishing": Present(Selection(self._topology.by_owner, self._in_batch)),
             "slots": Packed(Ragged(pairs.offsets, self._slots[pairs.values])),
             "wishes": self._sealed(Kind.WISH, pairs),
         }
 
     @property
-    def answers(self) -> Fields:
-        return {"answers": self._sealed(Kind.ANSWER, self._pairs_of_owner)}
+    def granted(self) -> Fields:
+        return {"granted": self._sealed(Kind.GRANT, self._pairs_of_owner)}
 
     @property
     def samples(self) -> Fields:
-        n = self._routes.n_clients
+        n = self._topology.n_clients
         places = Ragged(self._of_client.offsets, self._negative_place)
         number = self._negative_of_sample - self._of_client.offsets[self._batch.users]
         new = self._introductions(self._meeting.new_client, self._meeting.new_at_client)
         owners = Ragged(new.offsets, self._meeting.new_owner[new.values])
         width = self._sizes.row(Kind.ITEM_FINAL)
         return {
-            "answers": self._sealed(Kind.ANSWER, self._pairs_of_client),
+            "granted": self._sealed(Kind.GRANT, self._pairs_of_client),
             "negatives": Packed(Ragged(self._samples.offsets, number[self._samples.values])),
             "negative_places": Packed(places),
-            "negative_rows": Rows("finals", self._routes.n_items, places, width),
+            "negative_rows": Rows("finals", self._topology.n_items, places, width),
             "contacts": Packed(Ragged(self._of_client.offsets, self._meeting.at_client)),
             "new_contacts": Rows("publics", n, owners, KEY_BYTES),
         }
 
     @property
     def gradients(self) -> Fields:
-        n = self._routes.n_clients
+        n = self._topology.n_clients
         everybody = Ragged.from_lengths(np.ones(n), np.arange(n))
         return {
             "user": Rows("final users", n, everybody, self._sizes.row(Kind.USER_FINAL)),
@@ -122,8 +119,8 @@ class LossRounds:
 
     @property
     def loss_rows(self) -> Fields:
-        n, pairs = self._routes.n_clients, self._pairs_of_owner
-        senders = Ragged(pairs.offsets, self._routes.pair_client[pairs.values])
+        n, pairs = self._topology.n_clients, self._pairs_of_owner
+        senders = Ragged(pairs.offsets, self._topology.pair_client[pairs.values])
         negatives = self._of_owner
         first = self._of_client.offsets[self._negative_client]
         number = np.arange(len(self._negative_client)) - first
@@ -148,7 +145,7 @@ class LossRounds:
         if not self._sizes.introduction:
             parties, handles = parties[:0], handles[:0]
         order = np.lexsort((handles, parties))
-        return Ragged.from_rows(parties[order], order, self._routes.n_clients)
+        return Ragged.from_rows(parties[order], order, self._topology.n_clients)
 
     def _introduced(self, ids: Ragged) -> Rows:
         count = len(self._meeting.new_client)

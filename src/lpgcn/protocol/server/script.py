@@ -8,20 +8,19 @@ that is public anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, TOKEN_BYTES
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.fan import FANS
-from lpgcn.protocol.phases import Phase, Sequence
+from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.loss import LossRounds
-from lpgcn.protocol.server.routes import Needs, Routes
+from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import (
     Field,
@@ -37,10 +36,9 @@ from lpgcn.protocol.wire.fields import (
 )
 from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import SEALED_SHARED_BYTES, Sizes, verification_answer
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+Fields = Mapping[str, Field]
 MASK_REACH = 3
 """A client shares masks with the three before and the three after it, in a random circle."""
 
@@ -75,110 +73,125 @@ def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None)
 class Script:
     """The rounds after there is a plan."""
 
-    def __init__(self, routes: Routes, config: Config) -> None:
-        self._routes = routes
-        self._sizes, self._sequence = Sizes.of(config), Sequence.of(config)
+    def __init__(self, topology: Topology, config: Config) -> None:
+        self._topology = topology
+        self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
         self._fan = FANS[self._sizes.suite.owner_push]
-        self._pushed, self._arriving = self._fan.pushed(routes), self._fan.arriving(routes)
-        self._contacts = Contacts(routes)
+        self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
+        self._contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
-        self._everybody = np.argsort(~routes.is_owner, kind="stable")
-        self._owners = np.flatnonzero(routes.is_owner)
-        self._own = Ragged.from_lengths(np.ones(routes.n_clients), np.arange(routes.n_clients))
+        self._everybody = np.argsort(~topology.is_owner, kind="stable")
+        self._own = Ragged.from_lengths(np.ones(topology.n_clients), np.arange(topology.n_clients))
+
+    def _round(
+        self, phase: Phase, down: Fields, up: Fields, layer: int = 0, scope: Scope | None = None
+    ) -> Round:
+        """A call of those whom the table of phases names."""
+        topology, asked = self._topology, PHASES[phase].asked
+        if asked is Asked.OWNERS:
+            called = topology.is_owner
+        elif asked is Asked.EVERYBODY or scope is None:
+            return Round(phase, self._everybody, down, up, layer)
+        else:
+            called = scope.users
+            if asked is Asked.TOUCHED:
+                called = called | topology.owned.any(scope.items[topology.owned.values])
+        return Round(phase, self._everybody[called[self._everybody]], down, up, layer)
 
     # Initialisation.
 
     def verification(self, peers: Ragged) -> list[Round]:
         """PLAN, VERIFY and ANSWERS (Algorithm 3, lines 7–9; Algorithm 2, lines 16–18)."""
-        routes = self._routes
-        answers = verification_answer(routes.entries.lengths)
-        by_owner, by_client = routes.by_owner, routes.by_client
-        asked = routes.entries.only(by_client.values)
-        positions = Ragged(routes.entries.offsets, routes.entry_positions).only(by_client.values)
-        publics = ("publics", routes.n_clients)
-        placement: dict[str, Field] = {
-            "places": Packed(routes.listed),
-            "owned": Packed(routes.owned),
-            "offsets": Packed(_inner_offsets(by_owner, routes.entries)),
+        topology = self._topology
+        answers = verification_answer(topology.entries.lengths)
+        by_owner, by_client = topology.by_owner, topology.by_client
+        asked = topology.entries.only(by_client.values)
+        positions = Ragged(topology.entries.offsets, topology.entry_positions).only(
+            by_client.values
+        )
+        publics = ("publics", topology.n_clients)
+        placement: Fields = {
+            "places": Packed(topology.listed),
+            "owned": Packed(topology.owned),
+            "offsets": Packed(_inner_offsets(by_owner, topology.entries)),
             "listed": Packed(
                 Ragged(
-                    routes.entries.offsets[by_owner.offsets],
-                    routes.owned_row[routes.entries.values],
+                    topology.entries.offsets[by_owner.offsets],
+                    topology.owned_row[topology.entries.values],
                 )
             ),
             "peers": Rows(*publics, peers, KEY_BYTES),
         }
-        questions: dict[str, Field] = {
+        questions: Fields = {
             "askers": Rows(
                 *publics,
-                Ragged(by_client.offsets, routes.pair_owner[by_client.values]),
+                Ragged(by_client.offsets, topology.pair_owner[by_client.values]),
                 KEY_BYTES,
             ),
             "offsets": Packed(_inner_offsets(by_client, asked)),
             "positions": Packed(Ragged(asked.offsets[by_client.offsets], positions.values)),
         }
-        up: dict[str, Field] = {"answers": Rows("answers", routes.n_pairs, by_client, answers)}
-        down: dict[str, Field] = {"answers": Rows("answers", routes.n_pairs, by_owner, answers)}
+        up: Fields = {"answers": Rows("answers", topology.n_pairs, by_client, answers)}
+        down: Fields = {"answers": Rows("answers", topology.n_pairs, by_owner, answers)}
         return [
-            Round(Phase.PLAN, self._everybody, placement, {}),
-            Round(Phase.VERIFY, self._everybody, questions, up),
-            Round(Phase.ANSWERS, self._owners, down, {}),
+            self._round(Phase.PLAN, placement, {}),
+            self._round(Phase.VERIFY, questions, up),
+            self._round(Phase.ANSWERS, down, {}),
         ]
 
     # A pass.
 
     def step(self, batch: Batch) -> Iterator[Round]:
         """forward → loss → backward → update, as Algorithm 7."""
-        routes = self._routes
-        needs = Needs.of_batch(routes, batch)
-        loss = LossRounds(routes, self._sizes, batch, self._contacts)
-        about = self._fan.about(needs)
-        touched = np.flatnonzero(needs.users | routes.owned.any(needs.items[routes.owned.values]))
-        yield from self._forward(needs, touched, loss)
-        yield Round(Phase.LOSS, np.flatnonzero(needs.users), loss.samples, loss.gradients)
-        pushes = self._pushes(Kind.USER_BACKWARD, about, needs.users)
-        down = {**loss.loss_rows, **self._wanted(about, needs.users)}
-        yield Round(Phase.GRADIENT, touched, down, pushes)
-        yield from self._backward(about, needs.users)
+        topology = self._topology
+        scope = Scope.of_batch(topology, batch)
+        loss = LossRounds(topology, self._sizes, batch, self._contacts)
+        about = self._fan.about(scope)
+        yield from self._forward(scope, loss)
+        yield self._round(Phase.LOSS, loss.samples, loss.gradients, scope=scope)
+        pushes = self._pushes(Kind.USER_BACKWARD, about, scope.users)
+        down = {**loss.loss_rows, **self._wanted(about, scope.users)}
+        yield self._round(Phase.GRADIENT, down, pushes, scope=scope)
+        yield from self._backward(about, scope.users)
 
     def prediction(self) -> Iterator[Round]:
         """A forward pass for everybody, and the final vectors of all items."""
-        yield from self._forward(Needs.everything(self._routes), self._everybody, None)
+        yield from self._forward(Scope.everything(self._topology), None)
 
     def catalogue(self, phase: Phase, clients: Int64, numbers: int) -> Round:
         """All final item vectors to some clients, which answer with so many masked numbers."""
-        items = WholeTable("finals", self._routes.n_items, self._sizes.row(Kind.ITEM_FINAL))
+        items = WholeTable("finals", self._topology.n_items, self._sizes.row(Kind.ITEM_FINAL))
         return Round(phase, clients, {"items": items}, self._masked(numbers) if numbers else {})
 
     def sums(self, phase: Phase) -> Round:
         """One masked number of everybody."""
         return Round(phase, self._everybody, {}, self._masked(1))
 
-    def _masked(self, count: int) -> dict[str, Field]:
-        return {"masked": Rows("masked", self._routes.n_clients, self._own, 8 * count)}
+    def _masked(self, count: int) -> Fields:
+        return {"masked": Rows("masked", self._topology.n_clients, self._own, 8 * count)}
 
-    def _forward(self, needs: Needs, touched: Int64, loss: LossRounds | None) -> Iterator[Round]:
+    def _forward(self, scope: Scope, loss: LossRounds | None) -> Iterator[Round]:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
-        routes, sequence = self._routes, self._sequence
+        topology, sequence = self._topology, self._order
         yield from self._whole_forward
-        pushes, users = self._fan.for_users(routes, needs), routes.listing(needs.items)
+        pushes, users = self._fan.for_users(topology, scope), topology.listing(scope.items)
         last = sequence.layers - 1
         down = {**self._arrivals_at(last), **self._wanted(pushes, users)}
         up = self._pushes(Kind.USER_FORWARD, pushes, users)
         if loss is not None:
             down, up = {**down, **loss.positions}, {**up, **loss.wishes}
-        yield Round(Phase.FORWARD, self._everybody, down, up, last)
-        finals = Selection(routes.owned, needs.finals[routes.owned.values])
+        yield self._round(Phase.FORWARD, down, up, last)
+        finals = Selection(topology.owned, scope.finals[topology.owned.values])
         width = self._sizes.row(Kind.ITEM_FINAL)
-        arrivals = self._arrivals(Kind.USER_FORWARD, pushes, needs.pairs)
-        yield Round(
+        arrivals = self._arrivals(Kind.USER_FORWARD, pushes, scope.pairs)
+        yield self._round(
             Phase.FINAL,
-            touched,
             {**arrivals, "wanted": Present(finals), **(loss.wishing if loss else {})},
             {
-                "items": Rows("finals", routes.n_items, finals, width),
-                **(loss.answers if loss else {}),
+                "items": Rows("finals", topology.n_items, finals, width),
+                **(loss.granted if loss else {}),
             },
+            scope=scope,
         )
 
     @cached_property
@@ -187,28 +200,28 @@ class Script:
         asked = self._whole_wanted
         pushed = self._pushes(Kind.USER_FORWARD, self._all_pushes, self._all_users)
         rounds: list[Round] = []
-        if self._sequence.builds_users:
+        if self._order.builds_users:
             only_pushes = {"pushes": pushed["pushes"]}
-            rounds.append(Round(Phase.BUILD, self._owners, {}, only_pushes))
-        for layer in range(self._sequence.layers - 1):
+            rounds.append(self._round(Phase.BUILD, {}, only_pushes))
+        for layer in range(self._order.layers - 1):
             down = {**self._arrivals_at(layer), **asked}
-            rounds.append(Round(Phase.FORWARD, self._everybody, down, pushed, layer))
+            rounds.append(self._round(Phase.FORWARD, down, pushed, layer))
         return rounds
 
-    def _arrivals_at(self, layer: int) -> dict[str, Field]:
+    def _arrivals_at(self, layer: int) -> Fields:
         """What everybody pushed for this layer; for the first, what users are built from."""
         if layer:
             return self._whole_arrivals
         built = {"pushes": self._whole_arrivals["pushes"]}
-        return built if self._sequence.builds_users else {}
+        return built if self._order.builds_users else {}
 
     def _backward(self, about: Bits, users: Bits) -> Iterator[Round]:
         """Algorithm 6 after g^(L) was pushed, the update, and [half exchange]."""
-        first = self._arrivals(Kind.USER_BACKWARD, about, users[self._routes.pair_client])
-        layers = self._sequence.layers_of(Phase.BACKWARD)
+        first = self._arrivals(Kind.USER_BACKWARD, about, users[self._topology.pair_client])
+        layers = self._order.layers_of(Phase.BACKWARD)
         if layers:
             down, up = {**first, **self._whole_wanted}, self._whole_pushes_back
-            yield Round(Phase.BACKWARD, self._everybody, down, up, layers[0])
+            yield self._round(Phase.BACKWARD, down, up, layers[0])
             yield from self._whole_backward
         else:
             yield from self._update(first)
@@ -218,23 +231,23 @@ class Script:
         """The exchanges after the first, and the update: the same in every pass."""
         down = {**self._whole_arrivals_back, **self._whole_wanted}
         back = [
-            Round(Phase.BACKWARD, self._everybody, down, self._whole_pushes_back, layer)
-            for layer in self._sequence.layers_of(Phase.BACKWARD)[1:]
+            self._round(Phase.BACKWARD, down, self._whole_pushes_back, layer)
+            for layer in self._order.layers_of(Phase.BACKWARD)[1:]
         ]
         return [*back, *self._update(self._whole_arrivals_back)]
 
-    def _update(self, arrivals: dict[str, Field]) -> list[Round]:
-        adam: dict[str, Field] = {
+    def _update(self, arrivals: Fields) -> list[Round]:
+        adam: Fields = {
             "learning_rate": Stored("learning rate", RATE.size),
             "batch_size": Stored("batch size", NUMBER_BYTES),
         }
-        builds = self._sequence.builds_users
+        builds = self._order.builds_users
         own = {"user": self._whole_pushes_back["user"]} if builds else {}
-        update = Round(Phase.UPDATE, self._everybody, {**arrivals, **adam}, own)
+        update = self._round(Phase.UPDATE, {**arrivals, **adam}, own)
         if not builds:
             return [update]
         built = {"users": self._whole_arrivals_back["users"], **adam}
-        return [update, Round(Phase.UPDATE_BUILT, self._owners, built, {})]
+        return [update, self._round(Phase.UPDATE_BUILT, built, {})]
 
     # Rows of an exchange. `pushes` flags rows of the fan, `users` clients, `pairs` pairs.
 
@@ -244,44 +257,44 @@ class Script:
 
     @cached_property
     def _all_users(self) -> Bits:
-        return np.ones(self._routes.n_clients, dtype=np.bool_)
+        return np.ones(self._topology.n_clients, dtype=np.bool_)
 
     @cached_property
-    def _whole_wanted(self) -> dict[str, Field]:
+    def _whole_wanted(self) -> Fields:
         return self._wanted(self._all_pushes, self._all_users)
 
     @cached_property
-    def _whole_pushes_back(self) -> dict[str, Field]:
+    def _whole_pushes_back(self) -> Fields:
         return self._pushes(Kind.USER_BACKWARD, self._all_pushes, self._all_users)
 
     @cached_property
-    def _whole_arrivals(self) -> dict[str, Field]:
-        everything = np.ones(self._routes.n_pairs, dtype=np.bool_)
+    def _whole_arrivals(self) -> Fields:
+        everything = np.ones(self._topology.n_pairs, dtype=np.bool_)
         return self._arrivals(Kind.USER_FORWARD, self._all_pushes, everything)
 
     @cached_property
-    def _whole_arrivals_back(self) -> dict[str, Field]:
-        everything = np.ones(self._routes.n_pairs, dtype=np.bool_)
+    def _whole_arrivals_back(self) -> Fields:
+        everything = np.ones(self._topology.n_pairs, dtype=np.bool_)
         return self._arrivals(Kind.USER_BACKWARD, self._all_pushes, everything)
 
-    def _arrivals(self, kind: Kind, pushes: Bits, pairs: Bits) -> dict[str, Field]:
+    def _arrivals(self, kind: Kind, pushes: Bits, pairs: Bits) -> Fields:
         """What was pushed, to those it is for; to owners only the users of these pairs."""
-        routes = self._routes
+        topology = self._topology
         arriving = Selection(self._arriving, pushes[self._arriving.values])
-        senders = Selection(routes.neighbours, pairs)
+        senders = Selection(topology.neighbours, pairs)
         return {
             "pushes": self._push_rows(arriving),
             "pushes_present": Present(arriving),
-            "users": Rows("users", routes.n_clients, senders, self._sizes.row(kind)),
+            "users": Rows("users", topology.n_clients, senders, self._sizes.row(kind)),
             "users_present": Present(senders),
         }
 
-    def _wanted(self, pushes: Bits, users: Bits) -> dict[str, Field]:
+    def _wanted(self, pushes: Bits, users: Bits) -> Fields:
         wanted = Selection(self._pushed, pushes[self._pushed.values])
         return {"wanted": Present(wanted), "wants_user": Flag(users)}
 
-    def _pushes(self, kind: Kind, pushes: Bits, users: Bits) -> dict[str, Field]:
-        own, n = Selection(self._own, users), self._routes.n_clients
+    def _pushes(self, kind: Kind, pushes: Bits, users: Bits) -> Fields:
+        own, n = Selection(self._own, users), self._topology.n_clients
         return {
             "user": Rows("users", n, own, self._sizes.row(kind)),
             "pushes": self._push_rows(Selection(self._pushed, pushes[self._pushed.values])),

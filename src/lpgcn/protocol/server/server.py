@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn import fixed_point
 from lpgcn.config import Config
@@ -27,18 +26,17 @@ from lpgcn.protocol.errors import (
 )
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase, describe
-from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.server.script import Script, mask_peers, opening
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.transcript import Witness, observe
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.fields import Round, Stores
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation
 
-Int64 = npt.NDArray[np.int64]
 Planner = Callable[[TokenGraph], Plan]
 Watch = Callable[[Phase], None]
 """Told about every call before it is made."""
@@ -125,18 +123,18 @@ class Server:
     """Coordinates one run. It is made by `initialise`, with a plan and verified clients."""
 
     def __init__(
-        self, config: Config, caller: Caller, plan: Plan, routes: Routes, script: Script
+        self, config: Config, caller: Caller, plan: Plan, topology: Topology, script: Script
     ) -> None:
         self._config, self._caller, self._script = config, caller, script
-        self.plan, self.routes = plan, routes
+        self.plan, self.topology = plan, topology
         self._pass = 0
-        keys = listing_keys(routes.listed, routes.n_items)
+        keys = listing_keys(topology.listed, topology.n_items)
         self.batches = Batches(
             config.seed,
             config.batch_size,
             self._count_interactions(len(keys)),
-            routes.n_clients,
-            routes.n_items,
+            topology.n_clients,
+            topology.n_items,
             np.sort(keys),
         )
 
@@ -170,7 +168,7 @@ class Server:
     def measure(self, part: str) -> Evaluation:
         """The means of the metrics over the clients that have held-out items."""
         names = [f"{metric}@{k}" for k in self._config.cutoffs for metric in METRICS]
-        everybody = np.arange(self.routes.n_clients)
+        everybody = np.arange(self.topology.n_clients)
         self._catalogue(RANK_PHASES[part], everybody, len(names) + 1)
         *totals, count = self._masked_totals()
         return Evaluation.from_totals(names, totals, round(fixed_point.decode(count)))
@@ -220,13 +218,13 @@ def initialise(
     )
     # Handles and mask peers are the server's secret, and different in every run.
     seed = secrets.randbits(63)
-    routes = Routes(listed, plan.owner, seed)
-    script = Script(routes, config)
-    caller.ledger.roles(routes.is_owner)
+    topology = Topology(listed, plan.owner, seed)
+    script = Script(topology, config)
+    caller.ledger.roles(topology.is_owner)
     peers = mask_peers(n_clients, permutation(seed, Purpose.MASK_CIRCLE, n_clients))
     for one in script.verification(peers):
         caller.carry_out(one, 0)
-    return Server(config, caller, plan, routes, script)
+    return Server(config, caller, plan, topology, script)
 
 
 def key_client(seed: int, n_clients: int) -> int:

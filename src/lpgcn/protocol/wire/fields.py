@@ -19,10 +19,8 @@ from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header, Message
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 Stores = dict[str, Any]
 """What the server has in its hands, by name: mostly tables, lists of rows."""
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.protocol.errors import (
     MalformedMessageError,
@@ -24,8 +23,7 @@ from lpgcn.protocol.errors import (
     WrongPartyError,
     WrongRunError,
 )
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 VERSION: Final = 2
 RUN_BYTES: Final = 16
@@ -147,7 +145,8 @@ class Samples(Message, tag=9, frozen=True):
     `new_contacts` the public keys of those that this client meets for the first time.
     """
 
-    answers: bytes
+    granted: bytes
+    """The vectors it wished for, one message an owner."""
     negatives: bytes
     """For each sample the number of its negative among `negative_rows`."""
     negative_places: bytes
@@ -227,7 +226,7 @@ class Finals(Message, tag=38, frozen=True):
     """Owner → server: final vectors of the items that were wanted, and of those wished for."""
 
     items: bytes = b""
-    answers: bytes = b""
+    granted: bytes = b""
 
 
 class Gradients(Message, tag=39, frozen=True):

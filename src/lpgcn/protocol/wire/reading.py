@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.protocol.errors import MalformedMessageError
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 
-Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
-Bits = npt.NDArray[np.bool_]
 
 RATE: Final = struct.Struct("<d")
 NUMBER_BYTES: Final = 4

@@ -7,14 +7,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TAG_BYTES
 from lpgcn.protocol.suite import SUITES, Kind, Suite
 from lpgcn.protocol.wire.reading import NUMBER_BYTES
-
-Int64 = npt.NDArray[np.int64]
+from lpgcn.ragged import Int64
 
 LARGEST: Final = 1 << 30
 SEED_BYTES: Final = 8
@@ -67,7 +65,7 @@ class Sizes:
         """Of a message with slots between a client and an owner: bytes a slot, and besides."""
         plain = {
             Kind.WISH: NUMBER_BYTES,
-            Kind.ANSWER: self.vector,
+            Kind.GRANT: self.vector,
             Kind.SCALARS: self.pair.itemsize,
         }
         return plain[kind], self._tag(kind)

@@ -36,12 +36,10 @@ from lpgcn.model.sampling import (
     union,
     virtual_items,
 )
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Int64, Ragged
 from lpgcn.runtime.engines.engine import Part, Tables, Vectors, masked_items
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.traffic import TrafficSummary
-
-Int64 = npt.NDArray[np.int64]
 
 
 class Sampler:

@@ -83,7 +83,7 @@ class Federated:
         server = self.server
         example = server.batches.draw(0, 0)
         return summarise(
-            self._config, server.plan, server.routes, self.ledger, self._steps, example
+            self._config, server.plan, server.topology, self.ledger, self._steps, example
         )
 
     def take_loss(self) -> float:
@@ -130,7 +130,7 @@ class Federated:
         order = catalogue(self._config.seed, self._split.n_items)
 
         def own(user: int) -> bytes:
-            rows = {"users": np.array([user]), "items": order[self.server.routes.owned[user]]}
+            rows = {"users": np.array([user]), "items": order[self.server.topology.owned[user]]}
             return packed(
                 {
                     name: value[rows[self._kind(name)]] if value.ndim else value

@@ -9,8 +9,8 @@ from lpgcn.model.batches import Batch
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.server.routes import Routes
 from lpgcn.protocol.server.server import RANK_PHASES, Planner
+from lpgcn.protocol.server.topology import Topology
 from lpgcn.runtime.engines.centralized import Centralized, Sampler
 from lpgcn.runtime.engines.engine import Part
 from lpgcn.runtime.machine import Machine
@@ -25,8 +25,8 @@ class Simulated(Centralized):
         listed = self.sampler.listed_places
         self.plan = planner(TokenGraph(listed, split.n_items))
         # Handles are only numbers here: nobody is there to whom they could tell anything.
-        self.routes = Routes(listed, self.plan.owner, seed=config.seed)
-        self._accounting = Accounting(self.routes, config)
+        self.topology = Topology(listed, self.plan.owner, seed=config.seed)
+        self._accounting = Accounting(self.topology, config)
         self._steps = 0
 
     @property
@@ -35,7 +35,7 @@ class Simulated(Centralized):
 
     def traffic(self) -> TrafficSummary:
         example = self.sampler.batches.draw(0, 0)
-        return summarise(self._config, self.plan, self.routes, self.ledger, self._steps, example)
+        return summarise(self._config, self.plan, self.topology, self.ledger, self._steps, example)
 
     def _train(self, batch: Batch, learning_rate: float) -> None:
         super()._train(batch, learning_rate)

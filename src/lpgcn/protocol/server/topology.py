@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.model.batches import Batch
 from lpgcn.plan import TokenGraph
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 from lpgcn.random import Purpose, words
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 
-
-class Routes:
+class Topology:
     """Lists of places, the owner of every place, and a seed that only the server has."""
 
     def __init__(self, listed: Ragged, owner: Int64, seed: int) -> None:
@@ -85,7 +81,7 @@ class Routes:
 
 
 @dataclass(frozen=True, eq=False)
-class Needs:
+class Scope:
     """Whom a pass is for: the users, and the items Q, whose final vectors are needed."""
 
     users: Bits
@@ -102,18 +98,18 @@ class Needs:
         return self.listed | self.finals
 
     @classmethod
-    def of_batch(cls, routes: Routes, batch: Batch) -> Needs:
-        users = _flags(routes.n_clients, batch.users)
-        finals = _flags(routes.n_items, batch.negatives)
-        listed = _flags(routes.n_items, routes.listed.values[users[routes.listed.rows]])
-        entries = routes.entries
+    def of_batch(cls, topology: Topology, batch: Batch) -> Scope:
+        users = _flags(topology.n_clients, batch.users)
+        finals = _flags(topology.n_items, batch.negatives)
+        listed = _flags(topology.n_items, topology.listed.values[users[topology.listed.rows]])
+        entries = topology.entries
         return cls(users, listed, finals, entries.any((listed | finals)[entries.values]))
 
     @classmethod
-    def everything(cls, routes: Routes) -> Needs:
+    def everything(cls, topology: Topology) -> Scope:
         users, items, pairs = (
             np.ones(count, dtype=np.bool_)
-            for count in (routes.n_clients, routes.n_items, routes.n_pairs)
+            for count in (topology.n_clients, topology.n_items, topology.n_pairs)
         )
         return cls(users, items, items, pairs)
 
