@@ -57,3 +57,13 @@ def test_some_rows_and_some_entries(rows: list[list[int]], data: st.DataObject) 
     assert found.count(flags).tolist() == [*map(len, even)]
     assert found.any(flags).tolist() == [*map(bool, even)]
     assert found.sum(found.values).tolist() == [*map(sum, rows)]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6))
+def test_ranks_count_within_every_row(rows: list[list[int]]) -> None:
+    ragged = Ragged.from_arrays([np.array(row, dtype=np.int64) for row in rows])
+    assert ragged.ranks.tolist() == [rank for row in rows for rank in range(len(row))]
+    whole = Ragged.single(ragged.values)
+    assert len(whole) == 1 and whole[0].tolist() == ragged.values.tolist()
+    each = Ragged.identity(len(rows))
+    assert [each[row].tolist() for row in range(len(rows))] == [[row] for row in range(len(rows))]

@@ -40,6 +40,16 @@ class Ragged:
         return cls.from_rows(rows[order], values[order], n_rows)
 
     @classmethod
+    def identity(cls, n_rows: int) -> Ragged:
+        """Row r is r alone."""
+        return cls(np.arange(n_rows + 1), np.arange(n_rows))
+
+    @classmethod
+    def single(cls, values: Int64) -> Ragged:
+        """All values in one row."""
+        return cls(np.array([0, len(values)]), values)
+
+    @classmethod
     def from_arrays(cls, arrays: Sequence[Int64]) -> Ragged:
         values = np.concatenate(arrays) if len(arrays) else np.empty(0, dtype=np.int64)
         return cls.from_lengths([len(one) for one in arrays], values)
@@ -68,6 +78,11 @@ class Ragged:
         longest = int(lengths[0]) if len(lengths) else 0
         counts = np.searchsorted(-lengths, -np.arange(longest), side="left")
         return order, [self.values[first[:n] + j] for j, n in enumerate(counts.tolist())]
+
+    @cached_property
+    def ranks(self) -> Int64:
+        """0, 1, … within every row."""
+        return np.arange(len(self.values)) - self.offsets[self.rows]
 
     def only(self, rows: Int64) -> Ragged:
         """Some of the rows, in the order asked for."""

@@ -24,7 +24,6 @@ from lpgcn.protocol.wire.fields import (
     Rows,
     Selection,
     Stored,
-    WholeTable,
 )
 from lpgcn.ragged import Ragged
 
@@ -149,7 +148,7 @@ def test_flags_and_what_is_the_same_for_everybody(flags: list[bool], content: by
 @given(st.integers(0, 6), st.integers(1, 9), st.data())
 def test_a_whole_table_goes_to_everybody(count: int, width: int, data: st.DataObject) -> None:
     rows = [data.draw(st.binary(min_size=width, max_size=width)) for _ in range(count)]
-    field, stores = WholeTable("here", count, width), {"here": list(rows)}
+    field, stores = Stored("here", count * width), {"here": list(rows)}
     check_lengths(field, stores, 3)
     for client in range(3):
         assert reading.split(field.fill(stores, client), width, "items") == rows
@@ -185,13 +184,17 @@ ONE = Ragged(np.array([0, 1]), np.zeros(1, dtype=np.int64))
         Packed(ONE),
         Flag(np.array([True])),
         Stored("here", 1),
-        WholeTable("here", 1, 1),
     ],
     ids=lambda field: type(field).__name__,
 )
 def test_what_only_the_server_fills_is_never_read(field: Field) -> None:
-    with pytest.raises(NotImplementedError, match="mine"):
+    with pytest.raises(TypeError, match="the server's to fill"):
         field.read({}, 0, field.fill({"here": [b"x"]}, 0), "mine")
+
+
+def test_what_only_clients_fill_is_never_filled() -> None:
+    with pytest.raises(TypeError, match="a client's to fill"):
+        Listed("here", None, 16).fill({}, 0)
 
 
 # Messages of fields.

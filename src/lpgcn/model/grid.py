@@ -15,14 +15,13 @@ not fit is a `GridError`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
+from lpgcn.config import Dtype
 from lpgcn.errors import LpgcnError
 from lpgcn.model.kernels import Float64, Floats, Int64, Integers, Kernels
-
-Dtype = Literal["float32", "float64"]
 
 _FORWARD_EXPONENT = 24
 _BACKWARD_EXPONENT = 25

@@ -134,7 +134,7 @@ class LossGradient:
         cls, coefficient: Floats, in_samples: int, sent: Floats, grid: Grid, kernels: Kernels
     ) -> LossGradient:
         """Of a single node that is in all pairs, one for each of the rows that were sent."""
-        segments = Ragged(np.array([0, len(sent)]), np.arange(len(sent)))
+        segments = Ragged.single(np.arange(len(sent)))
         _check_products(coefficient, sent, len(sent), grid)
         sums = kernels.weighted_sums(segments, sent, coefficient, grid.steps)
         return cls(np.zeros(1, dtype=np.int64), sums, np.array([float(in_samples)]))

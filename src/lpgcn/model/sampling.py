@@ -14,17 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.config import VirtualDraw
 from lpgcn.errors import LpgcnError
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation, uniform
 
 Popularity = npt.NDArray[np.float64]
-VirtualDraw = Literal["uniform", "popularity"]
 
 _MOST_ATTEMPTS = 1 << 20
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
-from typing import Final, Literal
+from typing import Final
 
+from lpgcn.config import Suite as SuiteName
 from lpgcn.protocol.errors import SuiteError
-
-SuiteName = Literal["sealed", "paper"]
 
 
 class Kind(IntEnum):

@@ -73,11 +73,7 @@ class KeyHolder:
 
     def share_key(self, message: m.PublicKeys, header: Header) -> tuple[m.Message, KeyHolder]:
         """Line 6, as u_c: a fresh S, sealed with the clients' seed to every public key."""
-        publics = reading.split(message.keys, KEY_BYTES, "keys")
-        if len(publics) != self.about.n_users:
-            raise MalformedMessageError(
-                f"{len(publics)} public keys of {self.about.n_users} clients"
-            )
+        publics = reading.split(message.keys, KEY_BYTES, "keys", count=self.about.n_users)
         content = _SHARED.pack(SecretKey.generate().reveal(), self.about.seed)
         sealed = [seal(public, content, info("shared key", self.run, public)) for public in publics]
         return m.SealedKeys(sealed=b"".join(sealed)), self

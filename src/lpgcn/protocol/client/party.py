@@ -215,8 +215,8 @@ class Party:
         masked = self._about.items("train")
         if part == "test" and self._config.mask == "train+valid":
             masked = np.union1d(masked, self._about.items("valid"))
-        top, _ = top_items(user, items, _one(masked), max(cutoffs))
-        measured = per_user(top, _one(heldout), cutoffs)
+        top, _ = top_items(user, items, Ragged.single(masked), max(cutoffs))
+        measured = per_user(top, Ragged.single(heldout), cutoffs)
         values = np.array([float(values[0]) for values in measured.values()] + [1.0])
         return self._numbers(header, fixed_point.encode(values * (len(heldout) > 0))), self
 
@@ -344,7 +344,7 @@ class Party:
         """From the vectors of the last prediction: the best k items and their scores."""
         if self._kept is None:
             raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
-        top, scores = top_items(*self._kept, _one(self._about.items("train")), k)
+        top, scores = top_items(*self._kept, Ragged.single(self._about.items("train")), k)
         found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
         return [(item, score) for item, score in found if item >= 0]
 
@@ -358,10 +358,6 @@ def _for_adam(message: m.Update) -> tuple[float, int]:
 def _present(field: bytes, name: str, count: int) -> Sequence[int]:
     """The numbers of the rows that are there."""
     return np.flatnonzero(reading.bits(field, name, count)).tolist() if field else range(count)
-
-
-def _one(items: Int64) -> Ragged:
-    return Ragged(np.array([0, len(items)]), items)
 
 
 def _nothing_in(message: object, *names: str) -> None:

@@ -27,7 +27,7 @@ def draw_virtual_items(about: Profile, real: Int64) -> Int64:
     return virtual_items(
         about.private_seed,
         np.array([about.index]),
-        Ragged(np.array([0, len(real)]), real),
+        Ragged.single(real),
         about.n_items,
         VirtualItems(count, ratio, about.config.virtual_draw),
         np.frombuffer(about.popularity) if about.popularity else None,
@@ -105,16 +105,15 @@ class User:
         owner = np.full(len(listing.uploaded), len(asked), dtype=np.int64)
         owner[asked.values] = asked.rows
         number = listing.owned_rows.copy()
-        number[asked.values] = np.arange(len(asked.values)) - asked.offsets[asked.rows]
+        number[asked.values] = asked.ranks
         self._where = list(zip(owner.tolist(), number.tolist(), strict=True))
         """For each position the owner, and its number there; for what it owns itself, the row."""
         fan = FANS[SUITES[config.suite].owner_push]
         added = fan.added(len(asked), is_real[listing.elsewhere])
         self.n_arriving = len(added)
         rows = np.append(np.flatnonzero(added), self.n_arriving)
-        segments = Ragged(np.array([0, len(rows)]), rows)
         name = f"the user of {about.name}"
-        self.nodes = Nodes(name, np.array([len(real)]), segments, config, Plain())
+        self.nodes = Nodes(name, np.array([len(real)]), Ragged.single(rows), config, Plain())
         self.tables = own_tables(about, config)
 
     def draw(self, epoch: int, positions: Int64) -> Drawn:

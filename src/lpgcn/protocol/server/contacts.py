@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Int64
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Contacts:
         n = self._n = topology.n_clients
         pairs = topology.n_pairs
         at_client, at_owner = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
-        at_client[topology.by_client.values] = _numbered(topology.by_client)
-        at_owner[topology.by_owner.values] = _numbered(topology.by_owner)
+        at_client[topology.by_client.values] = topology.by_client.ranks
+        at_owner[topology.by_owner.values] = topology.by_owner.ranks
         keys = topology.pair_client * n + topology.pair_owner
         order = np.argsort(keys)
         self._keys, self._at_client, self._at_owner = (
@@ -65,11 +65,6 @@ class Contacts:
             self._at_client[now][which], self._at_owner[now][which],
             client, owner, at_client, at_owner,
         )  # fmt: skip
-
-
-def _numbered(runs: Ragged) -> Int64:
-    """0, 1, … within every row."""
-    return np.arange(len(runs.values)) - runs.offsets[runs.rows]
 
 
 def _hand_out(following: Int64, parties: Int64) -> Int64:

@@ -107,9 +107,9 @@ class LossRounds:
     @property
     def gradients(self) -> Fields:
         n = self._topology.n_clients
-        everybody = Ragged.from_lengths(np.ones(n), np.arange(n))
+        width = self._sizes.row(Kind.USER_FINAL)
         return {
-            "user": Rows("final users", n, everybody, self._sizes.row(Kind.USER_FINAL)),
+            "user": Rows("final users", n, Ragged.identity(n), width),
             "scalars": self._sealed(Kind.SCALARS, self._pairs_of_client),
             "negatives": self._negatives(self._of_client),
             "introductions": self._introduced(

@@ -32,7 +32,6 @@ from lpgcn.protocol.wire.fields import (
     Rows,
     Selection,
     Stored,
-    WholeTable,
 )
 from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import SEALED_SHARED_BYTES, Sizes, verification_answer
@@ -47,7 +46,7 @@ def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None)
     """KEYS, SHARE_KEY, LIST and CATALOGUE (Algorithm 2, lines 1–14); `listed` are the lengths of
     all lists, where they are known already."""
     everybody, alone = np.arange(n_clients), np.array([key_client])
-    own = Ragged.from_lengths(np.ones(n_clients), everybody)
+    own = Ragged.identity(n_clients)
     for_one = np.where(everybody == key_client, n_clients, 0)
     all_to_one = Ragged.from_lengths(for_one, everybody)
     sealed = SEALED_SHARED_BYTES
@@ -81,7 +80,7 @@ class Script:
         self._contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
         self._everybody = np.argsort(~topology.is_owner, kind="stable")
-        self._own = Ragged.from_lengths(np.ones(topology.n_clients), np.arange(topology.n_clients))
+        self._own = Ragged.identity(topology.n_clients)
 
     def _round(
         self, phase: Phase, down: Fields, up: Fields, layer: int = 0, scope: Scope | None = None
@@ -160,7 +159,7 @@ class Script:
 
     def catalogue(self, phase: Phase, clients: Int64, numbers: int) -> Round:
         """All final item vectors to some clients, which answer with so many masked numbers."""
-        items = WholeTable("finals", self._topology.n_items, self._sizes.row(Kind.ITEM_FINAL))
+        items = Stored("finals", self._topology.n_items * self._sizes.row(Kind.ITEM_FINAL))
         return Round(phase, clients, {"items": items}, self._masked(numbers) if numbers else {})
 
     def sums(self, phase: Phase) -> Round:

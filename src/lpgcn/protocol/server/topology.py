@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from lpgcn.model.batches import Batch
+from lpgcn.model.sampling import places
 from lpgcn.plan import TokenGraph
 from lpgcn.ragged import Bits, Int64, Ragged
 from lpgcn.random import Purpose, words
@@ -31,7 +32,7 @@ class Topology:
         at_random = words(seed, Purpose.HANDLE, np.arange(len(keys)), count=2)
         order = np.lexsort((at_random[:, 0], keys // self.n_clients))
         self.pair_owner, self.pair_client = np.divmod(keys[order], self.n_clients)
-        pair = _inverse(order)[pair]
+        pair = places(order)[pair]
         by_pair = np.lexsort((place, pair))
         positions = foreign - listed.offsets[client]
         self.entries = Ragged.from_rows(pair[by_pair], place[by_pair], len(keys))
@@ -67,7 +68,7 @@ class Topology:
     def owned_row(self) -> Int64:
         """For each place its number among its owner's places."""
         rows = np.empty(self.n_items, dtype=np.int64)
-        rows[self.owned.values] = np.arange(self.n_items) - self.owned.offsets[self.owned.rows]
+        rows[self.owned.values] = self.owned.ranks
         return rows
 
     def listing(self, items: Bits) -> Bits:
@@ -118,9 +119,3 @@ def _flags(size: int, chosen: Int64) -> Bits:
     flags = np.zeros(size, dtype=np.bool_)
     flags[chosen] = True
     return flags
-
-
-def _inverse(order: Int64) -> Int64:
-    inverse = np.empty_like(order)
-    inverse[order] = np.arange(len(order))
-    return inverse

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,29 +25,22 @@ Stores = dict[str, Any]
 """What the server has in its hands, by name: mostly tables, lists of rows."""
 
 
-class Field(Protocol):
+class Field:
     """One field of all messages of a round."""
 
     @property
     def lengths(self) -> Int64 | int:
         """In bytes, for every client of the federation."""
-        ...
+        raise TypeError(f"{type(self).__name__} has no lengths")
 
-    def fill(self, stores: Stores, client: int) -> bytes: ...
+    def fill(self, stores: Stores, client: int) -> bytes:
+        raise TypeError(f"{type(self).__name__} is a client's to fill")
 
     def prepare(self, stores: Stores) -> None:
         """Make room for what clients will send."""
 
-    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None: ...
-
-
-class _Sent:
-    """A field that only the server fills."""
-
-    def prepare(self, stores: Stores) -> None: ...
-
     def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
-        raise NotImplementedError(f"field {name} is the server's to fill")
+        raise TypeError(f"{type(self).__name__} is the server's to fill")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +63,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Field):
     """Rows `ids[client]` of a table in store, all of one size or each of its own."""
 
     store: str
@@ -103,7 +96,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Present(_Sent):
+class Present(Field):
     """A bit for each of the rows that a client could get or give; nothing if all are there."""
 
     rows: Selection
@@ -121,7 +114,7 @@ class Present(_Sent):
 
 
 @dataclass(frozen=True)
-class Packed(_Sent):
+class Packed(Field):
     """32-bit numbers, a different array for each client."""
 
     numbers: Ragged
@@ -140,7 +133,7 @@ class Packed(_Sent):
 
 
 @dataclass(frozen=True)
-class Flag(_Sent):
+class Flag(Field):
     """One byte: yes or no."""
 
     flags: Bits
@@ -154,8 +147,8 @@ class Flag(_Sent):
 
 
 @dataclass(frozen=True)
-class Stored(_Sent):
-    """A number that the server has in store, the same for everybody."""
+class Stored(Field):
+    """What the server has in store, the same for everybody: a number, or a whole table."""
 
     store: str
     length: int
@@ -165,31 +158,14 @@ class Stored(_Sent):
         return self.length
 
     def fill(self, stores: Stores, client: int) -> bytes:
-        content: bytes = stores[self.store]
-        return content
-
-
-@dataclass(frozen=True)
-class WholeTable(_Sent):
-    """All rows of a table, to everybody; written out once."""
-
-    store: str
-    table_rows: int
-    width: int
-
-    @property
-    def lengths(self) -> int:
-        return self.table_rows * self.width
-
-    def fill(self, stores: Stores, client: int) -> bytes:
-        if not isinstance(stores[self.store], bytes):
+        if isinstance(stores[self.store], list):
             stores[self.store] = b"".join(stores[self.store])
         content: bytes = stores[self.store]
         return content
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Field):
     """Tokens, of which the server learns the number when they arrive; a count knows it before."""
 
     store: str
@@ -200,9 +176,6 @@ class Listed:
     def lengths(self) -> Int64:
         assert self.counts is not None, "only an account of lists that are known has sizes"
         return self.counts * self.width
-
-    def fill(self, stores: Stores, client: int) -> bytes:
-        raise NotImplementedError("clients list, the server does not")
 
     def prepare(self, stores: Stores) -> None:
         stores[self.store] = {}

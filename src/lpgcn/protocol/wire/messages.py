@@ -40,9 +40,6 @@ class Header(msgspec.Struct, frozen=True, order=True):
     layer: int = 0
     """Of propagation, in the phases that have layers."""
 
-    def __str__(self) -> str:
-        return f"pass {self.pass_number}, phase {self.phase}, layer {self.layer}"
-
 
 class Message(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True
