@@ -197,9 +197,9 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
 
 
 def test_a_ledger_adds_by_stage_direction_and_role() -> None:
-    ledger = Ledger(3)
+    ledger = Ledger(np.zeros(3, dtype=np.bool_))
     ledger.add(Phase.KEYS, "up", np.array([0, 2]), np.array([10, 20]))
-    ledger.roles(np.array([True, False, False]))
+    ledger = Ledger(np.array([True, False, False]), before=ledger)
     ledger.add(Phase.LOSS, "down", np.array([0, 1, 2]), np.array([1, 2, 4]))
     ledger.add(Phase.LOSS, "down", np.array([2]), np.array([8]))
     with ledger.measuring():
@@ -223,7 +223,7 @@ def test_a_ledger_adds_by_stage_direction_and_role() -> None:
 
 
 def test_measuring_ends_with_an_error_too() -> None:
-    ledger = Ledger(1)
+    ledger = Ledger(np.zeros(1, dtype=np.bool_))
     with pytest.raises(RuntimeError), ledger.measuring():
         raise RuntimeError
     ledger.add(Phase.FORWARD, "up", np.array([0]), np.array([5]))

@@ -26,10 +26,10 @@ class Accounting:
     def __init__(self, topology: Topology, config: Config) -> None:
         self._topology, self._script = topology, Script(topology, config)
         self._numbers = len(METRICS) * len(config.cutoffs) + 1
-        self.ledger = Ledger(topology.n_clients)
+        self.ledger = Ledger(np.zeros(topology.n_clients, dtype=np.bool_))
         u_c = key_client(config.seed, topology.n_clients)
         self._add(opening(topology.n_clients, topology.n_items, u_c, topology.listed.lengths))
-        self.ledger.roles(topology.is_owner)
+        self.ledger = Ledger(topology.is_owner, before=self.ledger)
         circle = np.arange(topology.n_clients)
         self._add(self._script.verification(mask_peers(topology.n_clients, circle)))
         self._add([self._script.sums(Phase.COUNT)])

@@ -9,10 +9,9 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.protocol.phases import PHASES, Phase
-from lpgcn.ragged import Int64
+from lpgcn.ragged import Bits, Int64
 
 Direction = Literal["up", "down"]
 Role = Literal["convolution", "ordinary"]
@@ -29,12 +28,14 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """Adds up messages. Which clients are convolution-clients is known once there is a plan."""
+    """Adds up messages. Which clients are convolution-clients is known once there is a plan: what
+    came `before` it goes on in another ledger."""
 
-    def __init__(self, n_clients: int) -> None:
+    def __init__(self, convolution: Bits, before: Ledger | None = None) -> None:
         self._counts: dict[tuple[str, Direction, Role], list[int]] = defaultdict(lambda: [0, 0])
-        self._convolution = np.zeros(n_clients, dtype=np.bool_)
-        self._measuring = False
+        if before is not None:
+            self._counts |= {key: list(count) for key, count in before._counts.items()}
+        self._convolution, self._measuring = convolution, False
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -44,9 +45,6 @@ class Ledger:
             yield
         finally:
             self._measuring = False
-
-    def roles(self, convolution: npt.NDArray[np.bool_]) -> None:
-        self._convolution = convolution
 
     def add(self, phase: Phase, direction: Direction, clients: Int64, sizes: Int64) -> None:
         """One message for each of the clients, of these sizes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +35,7 @@ from lpgcn.protocol.wire.fields import Round, Stores
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Bits, Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation
 
 Planner = Callable[[TokenGraph], Plan]
@@ -63,8 +64,14 @@ class Caller:
         self._transport, self._witness, self._watch = transport, witness, watch
         self._limit = Sizes.of(config).largest(n_clients, n_items, config.batch_size)
         self._run = secrets.token_bytes(m.RUN_BYTES)
-        self.ledger = Ledger(n_clients)
+        self.ledger = Ledger(np.zeros(n_clients, dtype=np.bool_))
         self.stores: Stores = {}
+
+    def planned(self, is_owner: Bits) -> Caller:
+        """The same, from the plan on: the ledger tells owners from others."""
+        caller = copy(self)
+        caller.ledger = Ledger(is_owner, before=self.ledger)
+        return caller
 
     def carry_out(self, round_: Round, pass_number: int) -> None:
         """What goes down comes out of the stores, what comes up goes into them."""
@@ -220,7 +227,7 @@ def initialise(
     seed = secrets.randbits(63)
     topology = Topology(listed, plan.owner, seed)
     script = Script(topology, config)
-    caller.ledger.roles(topology.is_owner)
+    caller = caller.planned(topology.is_owner)
     peers = mask_peers(n_clients, permutation(seed, Purpose.MASK_CIRCLE, n_clients))
     for one in script.verification(peers):
         caller.carry_out(one, 0)

@@ -18,6 +18,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Evaluation, evaluate, top_items
 from lpgcn.files import write_atomically
 from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.engines.engine import Part, Vectors, masked_items
 
 FORMAT: Final = 1
@@ -90,7 +91,9 @@ class Recommender:
             )
         masked = masked_items(split, self.card.config, part).by_user
         heldout = split.parts[part].by_user
-        return evaluate(self.vectors.users, self.vectors.items, masked, heldout, at)
+        ranker = Machine.with_threads().ranker
+        vectors = self.vectors
+        return evaluate(vectors.users, vectors.items, masked, heldout, at, ranker)
 
     def save(self, folder: Path) -> None:
         """`config.json` is written last: a folder that has one is complete."""
