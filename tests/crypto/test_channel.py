@@ -291,3 +291,16 @@ def test_an_error_carries_neither_key_nor_content() -> None:
     messages.append(repr(channel) + repr(Channels([key])))
     for shown in messages:
         assert not any(part in shown for part in ("abab", "xab", "cdcd", "xcd"))
+
+
+@pytest.mark.parametrize("count", [1023, 1024, 1025, 1100])
+def test_more_keys_than_ciphers_are_kept_for_make_no_difference(count: int) -> None:
+    keys = [SecretKey(number.to_bytes(32, "big")) for number in range(count)]
+    channels = Channels(keys[:1000])
+    channels.extend(keys[1000:])
+    which = [0, 999, count - 1]
+    sealed = channels.seal(CONTEXT, which, [b"one"] * 3)
+    assert sealed == [by_the_cipher(keys[one], 0, b"one") for one in which]
+    more = [SecretKey(bytes(31) + b"m")]
+    (other,) = Channels(more).seal(CONTEXT, [0], [b"two"])
+    assert channels.open(CONTEXT, [*which, count], [*sealed, other], more=more)[3] == b"two"

@@ -1,9 +1,9 @@
 """Messages under AES-256-GCM: an AEAD call each, however many travel together.
 
 A step of a federation opens tens of thousands of vectors of some 256 bytes, most of them each under
-a key of its own. A cipher object takes 2.4 KB and making one half a microsecond, so of many keys
-ciphers are made when they are needed. The associated data is the encoded context, the same for
-all messages of a call; a nonce is (step: 40 bits, phase: 8, layer: 8, kind: 8, index: 32). Two
+a key of its own. A cipher object takes 2.4 KB and making one half a microsecond, so that those of
+very many keys are made when they are needed. The associated data is the encoded context, the same
+for all messages of a call; a nonce is (step: 40 bits, phase: 8, layer: 8, kind: 8, index: 32). Two
 messages never share one unless somebody seals the same place twice, which is refused: all messages
 of a context are sealed in one call. The version of the format is in the context.
 """
@@ -24,8 +24,8 @@ from lpgcn.crypto.keys import SecretKey
 
 TAG_BYTES: Final = 16
 """A sealed message is longer than its content by this."""
-_FEW_KEYS: Final = 64
-"""The ciphers of so few keys are kept: those of an ordinary client, which uses them every round."""
+_FEW_KEYS: Final = 1024
+"""The ciphers of so few keys are kept, 2.5 MB at most: they are used in every round."""
 _INDEX: Final = struct.Struct(">I")
 _INDEX_ZERO: Final = bytes(_INDEX.size)
 
@@ -39,6 +39,7 @@ class Channels:
 
     def __init__(self, keys: Iterable[SecretKey] = ()) -> None:
         self._keys: list[bytes] = []
+        self._ciphers: list[AESGCM] = []
         self._guard = NonceGuard()
         self.extend(keys)
 
@@ -47,8 +48,12 @@ class Channels:
 
     def extend(self, keys: Iterable[SecretKey]) -> None:
         """More keys, behind those that are there."""
-        self._keys.extend(key.reveal() for key in keys)
-        self._ciphers = [AESGCM(key) for key in self._keys] if len(self) <= _FEW_KEYS else []
+        added = [key.reveal() for key in keys]
+        self._keys += added
+        if len(self) <= _FEW_KEYS:
+            self._ciphers += map(AESGCM, added)
+        else:
+            self._ciphers.clear()
 
     def _chosen(self, which: Sequence[int], more: Sequence[SecretKey] = ()) -> list[AESGCM]:
         if self._ciphers and not more:
