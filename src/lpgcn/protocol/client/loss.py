@@ -88,24 +88,13 @@ class LossPart:
             drawn.positive,
             drawn.count + negative,
         )
-        kernels, grid = self._user.nodes.kernels, self._user.nodes.backward_grid
-        found = pair_gradients(pairs, final, vectors, kernels)
-        gradient = LossGradient.of_one(
-            found.coefficient, len(drawn.positive), vectors, grid, kernels
-        )
-        table = np.empty(len(pairs), dtype=self._sizes.pair)
-        table["coefficient"], table["count"] = found.coefficient, found.count
-        own_loss = OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
+        table, own_loss = self._own_loss(drawn, pairs, final, vectors)
         # Everything is good: from here on nothing fails.
         keys.owners.extend(new)
         vector, about = final.tobytes(), in_rows(table[:, None])
+        numbers = reading.split(message.negative_places, reading.NUMBER_BYTES, "negative_places")
         negatives = [
-            vector + place + pair
-            for place, pair in zip(
-                reading.split(message.negative_places, reading.NUMBER_BYTES, "negative_places"),
-                about[drawn.count :],
-                strict=True,
-            )
+            vector + place + pair for place, pair in zip(numbers, about[drawn.count :], strict=True)
         ]
         return m.Gradients(
             user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [vector]),
@@ -115,6 +104,18 @@ class LossPart:
             ),
             introductions=b"".join(introductions),
         ), own_loss
+
+    def _own_loss(
+        self, drawn: Drawn, pairs: Pairs, final: Floats, vectors: Floats
+    ) -> tuple[npt.NDArray[np.void], OwnLoss]:
+        """s and n of every pair, and what stays with the client."""
+        kernels, grid = self._user.nodes.kernels, self._user.nodes.backward_grid
+        found = pair_gradients(pairs, final, vectors, kernels)
+        samples = len(drawn.positive)
+        gradient = LossGradient.of_one(found.coefficient, samples, vectors, grid, kernels)
+        table = np.empty(len(pairs), dtype=self._sizes.pair)
+        table["coefficient"], table["count"] = found.coefficient, found.count
+        return table, OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
 
     def _positives(
         self, message: m.Samples, header: Header, now: Pass, drawn: Drawn
