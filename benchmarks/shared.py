@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--datasets", nargs="*", default=["demo", "gowalla"])
-    parser.add_argument("--planner", default="cover", help="of simulated")
+    parser.add_argument("--planner", default="auto", help="of simulated")
     arguments = parser.parse_args()
     keep_freed_memory()
     alone, beside = beside_another_job(arguments.rounds)
