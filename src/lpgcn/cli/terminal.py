@@ -107,10 +107,11 @@ def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
         f"{size(traffic.paper_down_per_step)}"
     )
     if traffic.steps:
-        ratio = traffic.paper_up_per_step / max(traffic.up_per_step, 1)
+        ours = traffic.up_per_step + traffic.down_per_step
+        share = ours / max(traffic.paper_up_per_step + traffic.paper_down_per_step, 1)
         a_step = (
             f"A client uploads {size(traffic.up_per_step)} and downloads "
-            f"{size(traffic.down_per_step)} a step; {paper}: {ratio:.1f} times the upload."
+            f"{size(traffic.down_per_step)} a step; {paper}: ours is {share:.0%} of both together."
         )
     else:
         a_step = f"No step was taken since the run was resumed, so none was counted; {paper}."
