@@ -19,6 +19,7 @@ HOUSE = Path(lpgcn.__file__).parent
 FLOORS = [
     {"errors"},
     {"random", "ragged", "files"},
+    {"checkpoints", "terms"},
     {"fixed_point"},
     {"config"},
     {"data"},
@@ -155,6 +156,7 @@ from lpgcn.runtime.runs.source import Source
 split = Source(dataset="tiny", train={path!r}).open()
 config = Config(dim=4, layers=2, batch_size=16, planner="cover")
 federated = Federated(split, config, planner_for(split, config), workers=2)
+federated.begin()
 federated.step(0, 0, 0.01)
 print(federated.measure("valid").n_users)
 federated.close()

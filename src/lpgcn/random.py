@@ -55,6 +55,8 @@ class Purpose(IntEnum):
     """The order in which an owner knows its neighbours, and a client its owners."""
     MASK_CIRCLE = 14
     """Who shares masks with whom."""
+    HEIR = 15
+    """Who can open the copies that an owner leaves with the server."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpgcn.model.adam import Adam, Gradient
+from lpgcn.model.adam import STATE, Adam, Gradient
 from lpgcn.model.kernels import BETA1, BETA2, EPSILON, Kernels
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
@@ -46,7 +46,7 @@ def only(gradient: Gradient, rows: Any) -> Gradient:
 
 def same_bits(found: dict[str, Any], expected: dict[str, Any], rows: Any = ...) -> bool:
     return found.keys() == expected.keys() and all(
-        found[name].tobytes() == (value[rows] if value.ndim else value).tobytes()
+        found[name].dtype == value.dtype and found[name].tobytes() == value[rows].tobytes()
         for name, value in expected.items()
     )
 
@@ -73,7 +73,8 @@ def test_every_operation_is_rounded_once_in_the_written_order(
             v[r, c] = beta2 * v[r, c] + rest2 * (g * g)
             θ[r, c] = θ[r, c] - rate * (m[r, c] / (np.sqrt(v[r, c]) * root + epsilon))
         adam.step(given, learning_rate)
-        expected = {"parameter": θ, "mean": m, "square": v, "steps": np.array(t)}
+        expected = {"parameter": θ, "mean": m, "square": v, "steps": np.full(5, t)}
+        expected["kept"] = start(5, 7, floating)
         assert same_bits(adam.state(), expected)
 
 
@@ -146,6 +147,80 @@ def test_rows_alone_have_the_bits_of_rows_in_a_table(
         assert same_bits(part.state(), whole.state(), own)
 
 
+MOVES = ("step", "step", "step", "keep", "go back")
+ROWS = 6
+
+
+@each_kernels
+@given(
+    moves=st.lists(
+        st.tuples(
+            st.sampled_from(MOVES),
+            st.one_of(st.none(), st.sets(st.integers(0, ROWS - 1))),
+            st.sampled_from(RATES),
+        ),
+        max_size=12,
+    ),
+    dim=st.sampled_from([1, 5]),
+    precision=st.sampled_from(PRECISIONS),
+)
+def test_rows_that_come_and_go_have_the_bits_of_rows_alone(
+    moves: list[tuple[str, set[int] | None, float]], dim: int, precision: Any, kernels: Kernels
+) -> None:
+    """Whoever is absent does not step, keep or go back; who joins later begins at step 0."""
+    floating, integer = precision
+    table = start(ROWS, dim, floating)
+    whole, alone = Adam(table.copy(), kernels), [Adam(table[[row]], Plain()) for row in range(ROWS)]
+    for number, (move, present, rate) in enumerate(moves):
+        gradient = drawn(ROWS, dim, integer, seed=number)
+        rows = None if present is None else np.array(sorted(present), dtype=np.int64)
+        if move == "step":
+            whole.step(gradient, rate, rows)
+        else:
+            (whole.keep if move == "keep" else whole.go_back)(rows)
+        for row in range(ROWS) if present is None else present:
+            one = alone[row]
+            if move == "step":
+                one.step(only(gradient, [row]), rate)
+            else:
+                (one.keep if move == "keep" else one.go_back)()
+    for row, one in enumerate(alone):
+        assert same_bits(one.state(), whole.state(), [row])
+
+
+@each_kernels
+@given(before=st.integers(0, 3), after=st.integers(0, 3), kept=st.booleans())
+def test_going_back_is_to_what_was_kept_and_leaves_the_means(
+    before: int, after: int, kept: bool, kernels: Kernels
+) -> None:
+    """Or to the initial parameters, if nothing was kept."""
+    adam, best = Adam(start(4, 3, np.float32), kernels), start(4, 3, np.float32)
+    for number in range(before):
+        adam.step(drawn(4, 3, np.int32, seed=number), 0.1)
+    if kept:
+        adam.keep()
+        best = adam.parameter.copy()
+    for number in range(after):
+        adam.step(drawn(4, 3, np.int32, seed=100 + number), 0.1)
+    left = adam.state()
+    for _ in range(2):
+        adam.go_back()
+        assert same_bits(adam.state(), {**left, "parameter": best, "kept": best})
+        # What is gone back to is not what the next steps change.
+        adam.step(drawn(4, 3, np.int32), 0.1)
+        assert adam.state()["kept"].tobytes() == best.tobytes()
+        left = adam.state()
+
+
+@each_kernels
+def test_no_rows_at_all_are_stepped_too(kernels: Kernels) -> None:
+    """As those of a client that owns nothing."""
+    adam = Adam(start(0, 3, np.float32), kernels)
+    adam.step(drawn(0, 3, np.int32), 0.1)
+    adam.step(drawn(0, 3, np.int32), 0.1, np.empty(0, dtype=np.int64))
+    assert {name: len(value) for name, value in adam.state().items()} == dict.fromkeys(STATE, 0)
+
+
 @each_kernels
 def test_a_row_that_no_sample_touches_moves_all_the_same(kernels: Kernels) -> None:
     """Dense Adam: the means decay, and with them a row goes on as it went."""
@@ -179,8 +254,12 @@ def test_a_restored_state_goes_on_with_the_same_bits(dim: int, floating: Any, in
     """Also in another make of kernels, as a run that goes on in another way to run."""
     uninterrupted = Adam(start(9, dim, floating), KERNELS[0])
     uninterrupted.step(drawn(9, dim, integer, seed=1), 0.1)
+    uninterrupted.keep()
+    uninterrupted.step(drawn(9, dim, integer, seed=2), 0.1, np.array([0, 3, 8]))
     resumed = Adam(np.zeros((9, dim), floating), KERNELS[1])
     resumed.restore(uninterrupted.state())
-    for adam in (uninterrupted, resumed):
-        adam.step(drawn(9, dim, integer, seed=2), 0.1)
+    another = Adam.restored(uninterrupted.state(), KERNELS[1])
+    for adam in (uninterrupted, resumed, another):
+        adam.step(drawn(9, dim, integer, seed=3), 0.1)
     assert same_bits(resumed.state(), uninterrupted.state())
+    assert same_bits(another.state(), uninterrupted.state())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 
+from lpgcn import fixed_point
+from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.evaluation import PlainRanker
@@ -21,12 +23,13 @@ from lpgcn.model.backbone import BACKBONES
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client.client import Client
-from lpgcn.protocol.server.server import Server, initialise
+from lpgcn.protocol.server.server import Line, Server
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.hosts.one_process import profiles
 from lpgcn.runtime.machine import Machine
+from lpgcn.terms import Term
 
 Pairs = list[tuple[int, int]]
 Planner = Callable[[TokenGraph], Plan]
@@ -42,20 +45,36 @@ class Federation:
     config: Config
     planner: Planner | None = None
     witness: Witness | None = None
+    members: Sequence[int] | None = None
+    """Of the first term; everybody, if nothing is said."""
     requests: list[tuple[int, bytes]] = field(default_factory=list)
     replies: list[tuple[int, bytes]] = field(default_factory=list)
     server: Server = field(init=False)
     """There is one after `initialise`."""
 
     def __post_init__(self) -> None:
-        self.clients = [
-            Client(profile, self.witness) for _, profile in profiles(self.split, self.config)
-        ]
+        if self.members is None:
+            self.members = range(self.split.n_users)
+        self.profiles = dict(profiles(self.split, self.config, len(self.members)))
+        self.disks = [InMemory() for _ in self.profiles]
+        """What a client still has when its process has ended."""
+        self.clients = [self.started(number) for number in self.profiles]
 
-    def initialise(self) -> None:
-        planner = self.planner or (lambda graph: cover(graph, self.config.seed))
-        self.server = initialise(
-            self.config, self.split.n_users, self.split.n_items, planner, self, witness=self.witness
+    def started(self, number: int) -> Client:
+        """A client as a new process."""
+        return Client(self.profiles[number], self.witness, self.disks[number])
+
+    @property
+    def line(self) -> Line:
+        return Line(self, self.witness)
+
+    def plan(self, graph: TokenGraph) -> Plan:
+        return (self.planner or (lambda graph: cover(graph, self.config.seed)))(graph)
+
+    def initialise(self, stretch: int = 0) -> None:
+        assert self.members is not None
+        self.server = Server.begin(
+            self.config, np.array(self.members), self.split.n_items, self.plan, self.line, stretch
         )
 
     def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -75,19 +94,19 @@ class Federation:
             self.server.step(epoch, step, self.config.lr)
 
     def state(self) -> Tables:
-        """Every parameter and its Adam state, as `Centralized.state` has them."""
+        """Every parameter and its Adam state, as `Centralized.state` has them; what no member
+        holds is no number, or -1."""
         found: Tables = {}
         tables = BACKBONES[self.config.model].tables
-        for user, client in enumerate(self.clients):
-            rows = {"users": np.array([user]), "items": client.party.owned_items()}
-            for name, adam in client.party.tables().items():
+        for user in self.server.term.members.tolist():
+            party = self.clients[user].party
+            rows = {"users": np.array([user]), "items": party.owned_items()}
+            for name, adam in party.tables().items():
                 kind = tables[name].kind
-                n_rows = self.split.n_users if kind == "users" else self.split.n_items
+                count = self.split.n_users if kind == "users" else self.split.n_items
                 for key, value in adam.state().items():
-                    if not value.ndim:
-                        found[f"{name}.{key}"] = value
-                        continue
-                    empty = np.full((n_rows, self.config.dim), np.nan, dtype=value.dtype)
+                    nothing = np.nan if value.dtype.kind == "f" else -1
+                    empty = np.full((count, *value.shape[1:]), nothing, dtype=value.dtype)
                     found.setdefault(f"{name}.{key}", empty)[rows[kind]] = value
         return found
 
@@ -103,9 +122,16 @@ def make_split(train: Pairs, n_users: int, n_items: int, heldout: Pairs | None =
     return Split("tiny", part(train), held, held, Ids(np.arange(n_users)), Ids(np.arange(n_items)))
 
 
-def make_centralized(split: Split, config: Config) -> Centralized:
+def make_centralized(split: Split, config: Config, terms: Sequence[Term] = ()) -> Centralized:
     """The reference, on a machine that compiles nothing."""
-    return Centralized(split, config, Machine(Plain(), PlainRanker()))
+    return Centralized(split, config, Machine(Plain(), PlainRanker()), terms=terms)
+
+
+def mean_loss(reference: Centralized, samples: int) -> float:
+    """Of so many samples, which are all since the last time."""
+    total = reference._loss_total
+    reference.take_loss()
+    return fixed_point.decode(total) / samples
 
 
 def same_bits(found: Tables, expected: Tables) -> None:
@@ -176,8 +202,13 @@ def split_of() -> Callable[..., Split]:
 
 
 @pytest.fixture(scope="session")
-def centralized_of() -> Callable[[Split, Config], Centralized]:
+def centralized_of() -> Callable[..., Centralized]:
     return make_centralized
+
+
+@pytest.fixture(scope="session")
+def loss_of() -> Callable[[Centralized, int], float]:
+    return mean_loss
 
 
 @pytest.fixture(scope="session")

@@ -199,7 +199,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
 def test_a_ledger_adds_by_stage_direction_and_role() -> None:
     ledger = Ledger(np.zeros(3, dtype=np.bool_))
     ledger.add(Phase.KEYS, "up", np.array([0, 2]), np.array([10, 20]))
-    ledger = Ledger(np.array([True, False, False]), before=ledger)
+    ledger = Ledger(np.array([True, False, False]), before=ledger.lines())
     ledger.add(Phase.LOSS, "down", np.array([0, 1, 2]), np.array([1, 2, 4]))
     ledger.add(Phase.LOSS, "down", np.array([2]), np.array([8]))
     with ledger.measuring():

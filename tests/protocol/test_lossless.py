@@ -36,7 +36,7 @@ both_suites = pytest.mark.parametrize("suite", SUITES)
 
 
 @pytest.fixture(scope="session")
-def lossless(centralized_of: Make, assert_same: Check) -> Check:
+def lossless(centralized_of: Make, assert_same: Check, loss_of: Make) -> Check:
     """After some steps and after one more no parameter, Adam state, loss or metric differs at
     all. The loss is that since the last time."""
 
@@ -50,9 +50,11 @@ def lossless(centralized_of: Make, assert_same: Check) -> Check:
             assert one.server.batches.steps == per_epoch
         for first, last in ((0, steps), (steps, steps + 1)):
             for engine in (reference, *(one.server for one in federations)):
-                for done in range(first, last):
-                    engine.step(*divmod(done, per_epoch), config.lr)
-            state, loss = reference.state(), reference.take_loss()
+                for one in range(first, last):
+                    engine.step(*divmod(one, per_epoch), config.lr)
+            batches = [divmod(one, per_epoch) for one in range(first, last)]
+            samples = sum(reference.sampler.batches.draw(*one).size for one in batches)
+            state, loss = reference.state(), loss_of(reference, samples)
             measured = [reference.measure(part) for part in parts]
             for one in federations:
                 assert_same(one.state(), state)
@@ -133,7 +135,7 @@ def test_other_handles_and_mask_peers_give_the_same_bits(
 ) -> None:
     """They are drawn anew in every run, and here known to be different."""
     seeds = count(1)
-    monkeypatch.setattr("lpgcn.protocol.server.server.secrets.randbits", lambda _: next(seeds))
+    monkeypatch.setattr("lpgcn.protocol.server.term.secrets.randbits", lambda _: next(seeds))
     train = [(user, (user + way) % 9) for user in range(8) for way in (0, 1, 4)]
     split, config = split_of(train, 8, 11, [(0, 10)]), TINY.changed(model=model, suite=suite)
     made = [federation_of(split, config) for _ in range(3)]

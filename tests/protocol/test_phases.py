@@ -29,7 +29,7 @@ from lpgcn.protocol.phases import (
     Row,
     describe,
 )
-from lpgcn.protocol.server.server import initialise
+from lpgcn.protocol.server.server import Line, Server
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.runtime.hosts.one_process import profiles

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 
 from lpgcn.config import Config
-from lpgcn.crypto import KEY_BYTES
+from lpgcn.crypto import KEY_BYTES, entry_bytes
 from lpgcn.data import Split
 from lpgcn.model.grid import Grid
 from lpgcn.model.sampling import places
@@ -406,9 +406,10 @@ def peers_in(federation: Any, seen: list[Observation]) -> list[set[int]]:
     """With whom each client shares masks, from the public keys that it was given."""
     publics = [client.party._keys.private.public_bytes for client in federation.clients]
     given = {one.party: one.fields["peers"] for one in seen if one.kind == "Placement"}
+    width = entry_bytes(N_MANY)
     return [
-        {publics.index(keys[first : first + KEY_BYTES]) for first in range(0, len(keys), KEY_BYTES)}
-        for keys in (given[f"client {user}"] for user in range(N_MANY))
+        {publics.index(some[first : first + KEY_BYTES]) for first in range(0, len(some), width)}
+        for some in (given[f"client {user}"] for user in range(N_MANY))
     ]
 
 

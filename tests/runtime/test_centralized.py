@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +14,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from lpgcn.checkpoints import CheckpointError, InFolder, InMemory
 from lpgcn.config import Config, Model
 from lpgcn.data import Ids, Interactions, Split, load
+from lpgcn.model.adam import STATE
 from lpgcn.model.grid import GridError
-from lpgcn.model.sampling import SamplingError
-from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.model.initial import embedding_rows
+from lpgcn.model.sampling import (
+    SamplingError,
+    VirtualItems,
+    listing_keys,
+    places,
+    renumbered,
+    union,
+    virtual_items,
+)
+from lpgcn.ragged import Int64, Ragged
+from lpgcn.random import Purpose
+from lpgcn.runtime.engines.centralized import Centralized, Sampler
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.machine import Machine
+from lpgcn.terms import Term, TermError
 
 STEPS = 20
 MACHINE = Machine.with_threads(1)
@@ -28,14 +47,21 @@ LOSS_TOLERANCE = 2.0**-31
 """A sample and the three nodes in it are each rounded to a multiple of 2^-32."""
 
 
-def split_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Split:
+def split_of(
+    pairs: list[tuple[int, int]],
+    n_users: int,
+    n_items: int,
+    heldout: Sequence[tuple[int, int]] = (),
+) -> Split:
+    """Held-out pairs are both the validation and the test part."""
     users, items = zip(*pairs, strict=True)
-    none = Interactions.from_pairs([], [], n_users, n_items)
+    held = [pair[0] for pair in heldout], [pair[1] for pair in heldout]
+    measured = Interactions.from_pairs(*held, n_users, n_items)
     return Split(
         "random",
         Interactions.from_pairs(users, items, n_users, n_items),
-        none,
-        none,
+        measured,
+        measured,
         Ids(np.arange(n_users)),
         Ids(np.arange(n_items)),
     )
@@ -49,7 +75,23 @@ def splits(draw: st.DrawFn) -> Split:
     pairs = {(user, 0) for user in range(n_users)} | {(0, 1)}
     extra = st.tuples(st.integers(0, n_users - 1), st.integers(2, n_items - 2))
     pairs |= set(draw(st.lists(extra, max_size=30)))
-    return split_of(sorted(pairs), n_users, n_items)
+    return split_of(sorted(pairs), n_users, n_items, [(u, n_items - 1) for u in range(n_users)])
+
+
+def parameters(engine: Centralized) -> Tables:
+    named = ".parameter"
+    return {
+        name.removesuffix(named): value
+        for name, value in engine.state().items()
+        if name.endswith(named)
+    }
+
+
+def assert_same(found: Tables, expected: Tables) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        assert found[name].tobytes() == value.tobytes(), name
 
 
 class Autograd:
@@ -129,7 +171,7 @@ def test_agrees_with_autograd(
         dtype="float64",
     )
     engine = Centralized(split, config, MACHINE)
-    oracle = Autograd(split, config, engine.parameters())
+    oracle = Autograd(split, config, parameters(engine))
     done = 0
     for epoch in range(STEPS):
         expected_loss = 0.0
@@ -150,7 +192,7 @@ def test_agrees_with_autograd(
         )
         if done >= STEPS:
             break
-    for name, value in engine.parameters().items():
+    for name, value in parameters(engine).items():
         assert np.abs(value - oracle.parameters[name].detach().numpy()).max() < TOLERANCE
 
 
@@ -167,9 +209,7 @@ def test_threads_do_not_matter() -> None:
     assert [loss, found] == same
     assert vectors.users.tobytes() == other_vectors.users.tobytes()
     assert vectors.items.tobytes() == other_vectors.items.tobytes()
-    assert {name: value.tobytes() for name, value in state.items()} == {
-        name: value.tobytes() for name, value in other.items()
-    }
+    assert_same(state, other)
 
 
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
@@ -184,3 +224,308 @@ def test_training_that_diverges_says_where(model: Model) -> None:
 def test_a_user_without_items_is_refused() -> None:
     with pytest.raises(SamplingError, match=r"user 1 .* has no training items"):
         Centralized(split_of([(0, 0)], 2, 3), Config(), MACHINE)
+
+
+SMALL = Config(layers=2, dim=3, lr=0.05, batch_size=5, seed=3)
+Action = tuple[int, int] | str
+models = st.sampled_from(["lightgcn", "lightgcn+"])
+
+
+def walk(engine: Centralized, epochs: int) -> Iterator[tuple[int, int]]:
+    """The steps of whole epochs, each as long as the term that it is in has samples."""
+    for epoch in range(epochs):
+        step = 0
+        while step < engine.steps_per_epoch:
+            yield epoch, step
+            step += 1
+
+
+class RankedSampler(Sampler):
+    """Of users who are called by their ranks, but draw their virtual items by their numbers."""
+
+    def __init__(
+        self, train: Interactions, config: Config, numbers: Int64, popularity: Int64
+    ) -> None:
+        super().__init__(train, config)
+        how = VirtualItems(*config.alpha, config.virtual_draw)
+        alone = [
+            virtual_items(
+                config.seed,
+                numbers[[rank]],
+                Ragged.from_arrays([self.real[rank]]),
+                train.n_items,
+                how,
+                popularity.astype(np.float64),
+            ).values
+            for rank in range(train.n_users)
+        ]
+        listed = union(self.real, Ragged.from_arrays(alone), train.n_items)
+        keys = listing_keys(renumbered(listed, places(self.catalogue)), train.n_items)
+        self.batches = replace(self.batches, listed_keys=keys)
+
+
+class Glued:
+    """An engine without terms for the members of each, on data that knows nobody else; what each
+    row consists of is carried by hand from one to the next."""
+
+    def __init__(self, split: Split, config: Config, terms: list[Term]) -> None:
+        self.split, self.config, self.terms = split, config, terms
+        whole = Centralized(split, config, MACHINE)
+        self.tables = {name: adam.state() for name, adam in whole._adam.items()}
+        if "users" in self.tables:
+            initial = embedding_rows(
+                config.seed,
+                Purpose.USER_EMBEDDING,
+                np.arange(split.n_users),
+                table_rows=len(terms[0].members),
+                config=config,
+            )
+            self.tables["users"] |= {"parameter": initial, "kept": initial.copy()}
+        self.loss = 0
+        self.term, self.engine = terms[0], self.engine_of(terms[0])
+
+    def engine_of(self, term: Term) -> Centralized:
+        numbers, split = np.array(term.members), self.split
+
+        def part(of: Interactions) -> Interactions:
+            pairs = [
+                (rank, i) for rank, u in enumerate(term.members) for i in of.items_of(u).tolist()
+            ]
+            users, items = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            return Interactions.from_pairs(users, items, len(numbers), split.n_items)
+
+        parts = (part(of) for of in (split.train, split.valid, split.test))
+        known = Split("members", *parts, Ids(np.arange(len(numbers))), split.item_ids)
+        engine = Centralized(known, self.config, MACHINE)
+        engine.sampler = RankedSampler(known.train, self.config, numbers, split.train.item_degrees)
+        for name, adam in engine._adam.items():
+            rows = numbers if name == "users" else np.arange(split.n_items)
+            adam.restore({key: self.tables[name][key][rows] for key in STATE})
+        engine._loss_total = self.loss
+        return engine
+
+    def put_back(self) -> None:
+        for name, adam in self.engine._adam.items():
+            numbers = np.array(self.term.members)
+            rows = numbers if name == "users" else np.arange(self.split.n_items)
+            for key, value in adam.state().items():
+                self.tables[name][key][rows] = value
+        self.loss = self.engine._loss_total
+
+    def step(self, epoch: int, step: int, learning_rate: float) -> None:
+        term = [one for one in self.terms if (one.epoch, one.step) <= (epoch, step)][-1]
+        if term is not self.term:
+            self.put_back()
+            self.term, self.engine = term, self.engine_of(term)
+        if step < self.engine.sampler.batches.steps:
+            self.engine.step(epoch, step, learning_rate)
+
+    def state(self) -> Tables:
+        self.put_back()
+        return {
+            f"{name}.{key}": value
+            for name, table in self.tables.items()
+            for key, value in table.items()
+        }
+
+
+@st.composite
+def logs(draw: st.DrawFn, n_users: int) -> list[Term]:
+    """Up to four terms in the first epochs, of any users."""
+    later = draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=3))
+    members = st.sets(st.integers(0, n_users - 1), min_size=1)
+    return [
+        Term(epoch=epoch, step=step, members=tuple(sorted(draw(members))))
+        for epoch, step in sorted({(0, 0), *later})
+    ]
+
+
+def assert_glued(split: Split, config: Config, terms: list[Term], keeping: set[int]) -> None:
+    """Three epochs; what was reached after the steps in `keeping` is kept."""
+    engine, glued = Centralized(split, config, MACHINE, terms=terms), Glued(split, config, terms)
+    assert_same(engine.state(), glued.state())
+    for number, (epoch, step) in enumerate(walk(engine, 3)):
+        engine.step(epoch, step, config.lr)
+        glued.step(epoch, step, config.lr)
+        if number in keeping:
+            engine.keep()
+            glued.engine.keep()
+    assert_same(engine.state(), glued.state())
+    assert engine.take_loss() == glued.engine.take_loss()
+    engine.go_back()
+    glued.engine.go_back()
+    assert_same(engine.state(), glued.state())
+    assert engine.measure("valid") == glued.engine.measure("valid")
+    members = np.array(glued.term.members)
+    found, expected = engine.inspector().vectors(), glued.engine.vectors()
+    assert found.users[members].tobytes() == expected.users.tobytes()
+    assert found.items.tobytes() == expected.items.tobytes()
+    assert not np.delete(found.users, members, axis=0).any()
+
+
+@pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+@pytest.mark.parametrize(
+    "virtual",
+    [
+        {"virtual_items": "0"},
+        {"virtual_items": "2"},
+        {"virtual_items": "5", "virtual_draw": "popularity"},
+    ],
+    ids=["none", "two", "popular"],
+)
+def test_one_leaves_and_another_joins(model: Model, virtual: dict[str, Any]) -> None:
+    """In the middle of an epoch; what is kept later is not of the one who left."""
+    pairs = [(u, i) for u in range(6) for i in range(11) if (3 * u + i * i) % 5 < 2 or i == u]
+    split = split_of(pairs, 6, 16, [(u, 12 + u % 3) for u in range(6)])
+    terms = [
+        Term(epoch=0, step=0, members=(0, 1, 2, 4, 5)),
+        Term(epoch=0, step=2, members=(0, 1, 2, 5)),
+        Term(epoch=1, step=1, members=(0, 1, 2, 3, 5)),
+    ]
+    assert_glued(split, SMALL.changed(model=model, **virtual), terms, {0, 3, 6})
+
+
+@settings(max_examples=40)
+@given(
+    data=st.data(),
+    split=splits(),
+    model=models,
+    alpha=st.sampled_from(["0", "2"]),
+    batch_size=st.integers(1, 8),
+    keeping=st.sets(st.integers(0, 12)),
+)
+def test_a_log_of_terms_is_one_engine_for_each_of_them(
+    data: st.DataObject,
+    split: Split,
+    model: Model,
+    alpha: str,
+    batch_size: int,
+    keeping: set[int],
+) -> None:
+    config = SMALL.changed(model=model, batch_size=batch_size, virtual_items=alpha)
+    assert_glued(split, config, data.draw(logs(split.n_users)), keeping)
+
+
+def run(engine: Centralized, actions: Sequence[Action]) -> list[Any]:
+    """What the training loop does, and what it gets to know."""
+    told: list[Any] = []
+    for action in actions:
+        match action:
+            case (epoch, step):
+                engine.step(epoch, step, SMALL.lr)
+            case "end":
+                told += [engine.take_loss(), engine.measure("valid"), engine.steps_per_epoch]
+            case "keep":
+                engine.keep()
+            case "go back":
+                engine.go_back()
+    return told
+
+
+def actions_of(split: Split, config: Config, terms: Sequence[Term], kept: int) -> list[Action]:
+    """Three epochs, the best of them the one with number `kept`."""
+    engine, actions, last = Centralized(split, config, MACHINE, terms=terms), [], 0
+    for epoch, step in walk(engine, 3):
+        if epoch > last:
+            actions += ["end", "keep"] if last == kept else ["end"]
+            last = epoch
+        engine.step(epoch, step, SMALL.lr)
+        actions.append((epoch, step))
+    return [*actions, "end", "go back", "end"]
+
+
+@given(split=splits(), model=models, alpha=st.sampled_from(["0", "2"]), kept=st.integers(0, 2))
+def test_one_term_with_everybody_is_none(split: Split, model: Model, alpha: str, kept: int) -> None:
+    config = SMALL.changed(model=model, virtual_items=alpha)
+    terms = [Term(epoch=0, step=0, members=tuple(range(split.n_users)))]
+    actions = actions_of(split, config, (), kept)
+    without, within = (Centralized(split, config, MACHINE, terms=one) for one in ((), terms))
+    assert run(within, actions) == run(without, actions)
+    assert_same(within.state(), without.state())
+
+
+@settings(max_examples=40)
+@given(data=st.data(), split=splits(), model=models, kept=st.integers(0, 2))
+def test_going_on_from_a_checkpoint_ends_in_the_same_bits(
+    data: st.DataObject, split: Split, model: Model, kept: int
+) -> None:
+    """In the middle of an epoch, and of a term; in the same engine, a new one, or another's."""
+    terms = data.draw(st.one_of(st.just([]), logs(split.n_users)))
+    config = SMALL.changed(model=model, virtual_items="1")
+    actions = actions_of(split, config, terms, kept)
+    at = data.draw(st.integers(0, len(actions)))
+    past = data.draw(st.integers(at, len(actions)))
+    checkpoints = InMemory()
+
+    def make() -> Centralized:
+        return Centralized(split, config, MACHINE, checkpoints=checkpoints, terms=terms)
+
+    whole = make()
+    told = run(whole, actions)
+    interrupted = make()
+    before = run(interrupted, actions[:at])
+    interrupted.checkpoint(7, *at_step)
+    run(interrupted, actions[at:past])
+    for engine in (interrupted, make()):
+        engine.resume(7)
+        assert before + run(engine, actions[at:]) == told
+        assert_same(engine.state(), whole.state())
+    interrupted.resume(0)
+    assert run(interrupted, actions) == told
+    assert_same(interrupted.state(), whole.state())
+
+
+@pytest.mark.parametrize("total", [0, 1, 127, 128, 2**64 - 1, 2**64, 3**100])
+def test_a_sum_of_losses_of_any_size_is_in_a_checkpoint(total: int, tmp_path: Path) -> None:
+    split, places_to_keep = load("demo"), InFolder(tmp_path)
+    engine, other = (
+        Centralized(split, SMALL, MACHINE, checkpoints=places_to_keep) for _ in range(2)
+    )
+    engine._loss_total = total
+    engine.checkpoint(1)
+    other.resume(1)
+    assert other._loss_total == total
+    with pytest.raises(CheckpointError, match="no checkpoint 2"):
+        other.resume(2)
+
+
+def test_a_term_that_has_no_samples_left_for_a_step_does_not_make_it() -> None:
+    """The epoch is over: with fewer members it has fewer samples."""
+    split = split_of([(u, i) for u in range(4) for i in range(3)], 4, 5)
+    terms = [
+        Term(epoch=0, step=0, members=(0, 1, 2, 3)),
+        Term(epoch=0, step=2, members=(1, 3)),
+    ]
+    config = SMALL.changed(batch_size=4)
+    engine = Centralized(split, config, MACHINE, terms=terms)
+    assert engine.steps_per_epoch == 3
+    for step in range(2):
+        engine.step(0, step, 0.1)
+    before = engine.state()
+    engine.step(0, 2, 0.1)
+    assert_same(engine.state(), before)
+    assert engine.steps_per_epoch == 2
+
+
+def test_only_members_need_items() -> None:
+    split = split_of([(0, 0), (1, 1), (3, 1)], 4, 3, [(1, 2), (2, 2)])
+    first, second = (
+        Term(epoch=epoch, step=0, members=members) for epoch, members in ((0, (0, 1)), (1, (1, 2)))
+    )
+    engine = Centralized(split, SMALL, MACHINE, terms=[first, second])
+    engine.step(0, 0, 0.1)
+    assert engine.measure("test").n_users == 1
+    with pytest.raises(SamplingError, match=r"user 2 .* has no training items"):
+        engine.step(1, 0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("term", "problem"),
+    [
+        (Term(epoch=0, step=0, members=(0, 4)), r"member 4, but the data has users 0 to 1 only"),
+        (Term(epoch=0, step=1, members=(0, 1)), r"no term has begun at epoch 0, step 0"),
+    ],
+)
+def test_a_log_of_other_data_or_without_its_beginning_is_refused(term: Term, problem: str) -> None:
+    with pytest.raises(TermError, match=problem):
+        Centralized(split_of([(0, 0), (1, 1)], 2, 3), SMALL, MACHINE, terms=[term])

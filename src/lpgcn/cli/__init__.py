@@ -12,6 +12,7 @@ from lpgcn import __version__
 from lpgcn.cli.data import data
 from lpgcn.cli.demo import demo
 from lpgcn.cli.evaluate import evaluate
+from lpgcn.cli.federation import federation
 from lpgcn.cli.plan import plan
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
@@ -20,7 +21,7 @@ from lpgcn.cli.verify import verify
 
 __all__ = ["main"]
 
-COMMANDS = (demo, train, evaluate, recommend, verify, plan, data)
+COMMANDS = (demo, train, evaluate, recommend, verify, plan, data, federation)
 
 main = Program(
     "lpgcn",

@@ -10,8 +10,8 @@ from rich import progress as rich_progress
 from lpgcn.cli.terminal import console, duration, say
 from lpgcn.data import Split
 from lpgcn.protocol.phases import Phase
+from lpgcn.runtime.runs.loop import Observer
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
-from lpgcn.runtime.runs.training import Observer
 
 _STAGES: Final = {
     Phase.KEYS: "every client makes a key pair",
@@ -68,14 +68,16 @@ class ProgressDisplay(Observer):
             self._stage = name
             say(f"initialising: {_STAGES.get(phase, name)}")
 
-    def run_began(self, run: Run, split: Split, steps_per_epoch: int, so_far: Progress) -> None:
+    def data_read(self, split: Split) -> None:
         train, valid, test = (f"{len(part):,}" for part in split.parts.values())
         say(
             f"{split.name}: {split.n_users:,} users, {split.n_items:,} items, {train} interactions "
             f"to train on, {valid} to validate, {test} to test"
         )
+
+    def run_began(self, run: Run, steps_per_epoch: int, so_far: Progress) -> None:
         verb = f"continuing after epoch {so_far.epoch}" if so_far.epoch else "training"
-        say(f"fingerprint {split.fingerprint[:12]}, {verb} in {self._out}")
+        say(f"fingerprint {run.fingerprint[:12]}, {verb} in {self._out}")
         self.began = True
         self._epochs = run.config.epochs
         self._validated = self._best = so_far.best
@@ -83,7 +85,7 @@ class ProgressDisplay(Observer):
         self._task = self._bar.add_task(
             self._of(so_far.epoch),
             total=self._epochs * steps_per_epoch,
-            completed=so_far.epoch * steps_per_epoch,
+            completed=so_far.epoch * steps_per_epoch + so_far.step,
             figures="",
             stage="",
         )

@@ -1,11 +1,13 @@
-"""Keys, tokens, sealed messages and masks: the only importer of `cryptography`.
+"""Keys, tokens, sealed messages, masks and certificates: the only importer of `cryptography`.
 
 It knows no protocol: a message's place is a `Context` of numbers. Opening raises a typed error and
 never returns a bool; keys appear in no repr and no error.
 """
 
+from lpgcn.crypto.certificates import Authority, Certificate
 from lpgcn.crypto.channel import TAG_BYTES, Channels
 from lpgcn.crypto.context import Context
+from lpgcn.crypto.directory import ROOT_BYTES, Directory, entry_bytes, fingerprint, proved_key
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
 from lpgcn.crypto.masks import Masks
@@ -13,19 +15,26 @@ from lpgcn.crypto.tokens import TOKEN_BYTES, tokens
 
 __all__ = [
     "KEY_BYTES",
+    "ROOT_BYTES",
     "SEAL_OVERHEAD",
     "TAG_BYTES",
     "TOKEN_BYTES",
     "AuthenticationError",
+    "Authority",
+    "Certificate",
     "Channels",
     "Context",
     "CryptoError",
+    "Directory",
     "FormatError",
     "Label",
     "Masks",
     "NonceReuseError",
     "PrivateKey",
     "SecretKey",
+    "entry_bytes",
+    "fingerprint",
+    "proved_key",
     "seal",
     "tokens",
 ]

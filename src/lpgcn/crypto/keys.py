@@ -87,6 +87,10 @@ class PrivateKey:
     def generate(cls) -> PrivateKey:
         return cls(secrets.token_bytes(KEY_BYTES))
 
+    def reveal(self) -> bytes:
+        """The private bytes, to be put into a checkpoint of their owner's, and nowhere else."""
+        return self._key.private_bytes_raw()
+
     def agree(self, peer_public: bytes, context: bytes) -> SecretKey:
         """The key that both owners of the two pairs get, and nobody else: X25519, then HKDF.
 

@@ -14,8 +14,9 @@ from lpgcn.evaluation import METRICS
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
-from lpgcn.protocol.server.script import Script, mask_peers, opening
-from lpgcn.protocol.server.server import key_client
+from lpgcn.protocol.server.estates import draw_heirs
+from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
+from lpgcn.protocol.server.term import key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
 
@@ -25,13 +26,14 @@ class Accounting:
 
     def __init__(self, topology: Topology, config: Config) -> None:
         self._topology, self._script = topology, Script(topology, config)
+        self._heirs = draw_heirs(topology)
         self._numbers = len(METRICS) * len(config.cutoffs) + 1
-        self.ledger = Ledger(np.zeros(topology.n_clients, dtype=np.bool_))
-        u_c = key_client(config.seed, topology.n_clients)
-        self._add(opening(topology.n_clients, topology.n_items, u_c, topology.listed.lengths))
-        self.ledger = Ledger(topology.is_owner, before=self.ledger)
-        circle = np.arange(topology.n_clients)
-        self._add(self._script.verification(mask_peers(topology.n_clients, circle)))
+        n, n_items = topology.n_clients, topology.n_items
+        self.ledger = Ledger(np.zeros(n, dtype=np.bool_))
+        self._add([resuming(np.zeros(n, dtype=np.int64))])
+        self._add(opening(n, n_items, key_client(config.seed, n), topology.listed.lengths))
+        self.ledger = Ledger(topology.is_owner, self.ledger.lines())
+        self._add(self._script.verification(mask_peers(n, np.arange(n))))
         self._add([self._script.sums(Phase.COUNT)])
 
     def _add(self, rounds: Iterable[Round]) -> None:
@@ -52,3 +54,12 @@ class Accounting:
     def report(self) -> None:
         """A masked number of every client."""
         self._add([self._script.sums(Phase.SUM_LOSS)])
+
+    def keep(self) -> None:
+        self._add([self._script.everybody(Phase.KEEP)])
+
+    def go_back(self) -> None:
+        self._add([self._script.everybody(Phase.GO_BACK)])
+
+    def checkpoint(self) -> None:
+        self._add([self._script.checkpoint(self._heirs)])

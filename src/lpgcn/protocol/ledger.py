@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -31,10 +31,10 @@ class Ledger:
     """Adds up messages. Which clients are convolution-clients is known once there is a plan: what
     came `before` it goes on in another ledger."""
 
-    def __init__(self, convolution: Bits, before: Ledger | None = None) -> None:
+    def __init__(self, convolution: Bits, before: Iterable[Traffic] = ()) -> None:
         self._counts: dict[tuple[str, Direction, Role], list[int]] = defaultdict(lambda: [0, 0])
-        if before is not None:
-            self._counts |= {key: list(count) for key, count in before._counts.items()}
+        for line in before:
+            self._counts[line.stage, line.direction, line.role] = [line.messages, line.bytes]
         self._convolution, self._measuring = convolution, False
 
     @contextmanager

@@ -16,21 +16,28 @@ from lpgcn.config import Config
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
 
-Stage = Literal["initialise", "forward", "loss", "backward", "measure"]
+Stage = Literal["initialise", "forward", "loss", "backward", "measure", "keep"]
 
 
 class Phase(IntEnum):
     """Values are part of the format and rise in the order in which phases of a pass may come."""
 
-    KEYS = 1
-    SHARE_KEY = 2
-    LIST = 3
-    CATALOGUE = 4
-    PLAN = 5
-    VERIFY = 6
-    ANSWERS = 7
+    RESUME = 1
+    """A stretch begins: from the beginning, or from a checkpoint that everybody has."""
+    KEYS = 2
+    """A term begins."""
+    SHARE_KEY = 3
+    LIST = 4
+    CATALOGUE = 5
+    PLAN = 6
+    VERIFY = 7
+    ANSWERS = 8
+    INHERIT = 9
+    """In a later term: heirs open the copies of items whose owner changed."""
+    ENDOW = 10
+    """And the new owners get them."""
     BUILD = 16
     """W_i goes out to the users that are built from it (LightGCN+)."""
     FORWARD = 17
@@ -49,6 +56,11 @@ class Phase(IntEnum):
     COUNT = 27
     """Σ|I_u|."""
     SUM_LOSS = 28
+    KEEP = 29
+    """The present parameters are the best so far."""
+    GO_BACK = 30
+    """To the parameters that were kept last."""
+    CHECKPOINT = 31
 
 
 class Asked(Enum):
@@ -95,15 +107,20 @@ _MEASURE: Final = (P.RANK_VALID, P.RANK_TEST, P.PREDICT)
 PHASES: Final[Mapping[Phase, Row]] = {
     # request, reply, the client's method, who is asked, stage of the ledger, what may follow, and
     # the first layer of a phase that comes once a layer.
-    P.KEYS: Row(m.Ask, m.PublicKey, "make_keys", A.EVERYBODY, "initialise", (P.SHARE_KEY, P.LIST)),
+    P.RESUME: Row(m.Resume, m.Reply, "resume", A.SOME, "initialise", (P.KEYS, NEXT)),
+    P.KEYS: Row(m.Begin, m.PublicKey, "make_keys", A.SOME, "initialise", (P.SHARE_KEY, P.LIST)),
     P.SHARE_KEY: Row(m.PublicKeys, m.SealedKeys, "share_key", A.KEY_CLIENT, "initialise",
         (P.LIST,)),
     P.LIST: Row(m.SealedKey, m.Tokens, "list_items", A.EVERYBODY, "initialise",
         (P.CATALOGUE, P.PLAN)),
     P.CATALOGUE: Row(m.Ask, m.Tokens, "list_catalogue", A.KEY_CLIENT, "initialise", (P.PLAN,)),
     P.PLAN: Row(m.Placement, m.Reply, "take_place", A.EVERYBODY, "initialise", (P.VERIFY,)),
-    P.VERIFY: Row(m.Questions, m.Answers, "answer", A.EVERYBODY, "initialise", (P.ANSWERS, NEXT)),
-    P.ANSWERS: Row(m.SealedAnswers, m.Reply, "verify", A.OWNERS, "initialise", (NEXT,)),
+    P.VERIFY: Row(m.Questions, m.Answers, "answer", A.EVERYBODY, "initialise",
+        (P.ANSWERS, P.INHERIT, NEXT)),
+    P.ANSWERS: Row(m.SealedAnswers, m.Reply, "verify", A.OWNERS, "initialise",
+        (P.INHERIT, P.ENDOW, NEXT)),
+    P.INHERIT: Row(m.Estates, m.Bundles, "bequeath", A.SOME, "initialise", (P.ENDOW, NEXT)),
+    P.ENDOW: Row(m.Bequests, m.Reply, "inherit", A.SOME, "initialise", (NEXT,)),
     P.BUILD: Row(m.Exchange, m.Push, "build", A.OWNERS, "forward", (P.FORWARD,), built=True),
     P.FORWARD: Row(m.Exchange, m.Push, "forward", A.EVERYBODY, "forward", (P.FINAL, *_BACK), 0),
     P.FINAL: Row(m.Finish, m.Finals, "finish_forward", A.TOUCHED, "forward",
@@ -119,17 +136,29 @@ PHASES: Final[Mapping[Phase, Row]] = {
     P.PREDICT: Row(m.Catalogue, m.Reply, "keep_prediction", A.SOME, "measure", (NEXT,)),
     P.COUNT: Row(m.Ask, m.Numbers, "count", A.SOME, "measure", (NEXT,)),
     P.SUM_LOSS: Row(m.Ask, m.Numbers, "report_loss", A.SOME, "measure", (NEXT,)),
+    P.KEEP: Row(m.Ask, m.Reply, "keep", A.SOME, "keep", (NEXT,)),
+    P.GO_BACK: Row(m.Ask, m.Reply, "go_back", A.SOME, "keep", (NEXT,)),
+    P.CHECKPOINT: Row(m.Mark, m.Estate, "checkpoint", A.SOME, "keep", (NEXT,)),
 }
 # fmt: on
 
 REQUESTS: Final[Any] = Union[tuple({row.request for row in PHASES.values()})]  # noqa: UP007
 """What a client may be sent."""
-_BEGINNINGS: Final = (Phase.COUNT, Phase.SUM_LOSS, Phase.BUILD, Phase.FORWARD)
+_BEGINNINGS: Final = (
+    Phase.COUNT, Phase.SUM_LOSS, Phase.KEEP, Phase.GO_BACK, Phase.CHECKPOINT,
+    Phase.BUILD, Phase.FORWARD,
+)  # fmt: skip
 """What a pass may begin with."""
 _PUSHING: Final = tuple(phase for phase, row in PHASES.items() if row.reply is m.Push)
 
 START: Final = Header(0, 0)
 """Before the first message."""
+RESTART: Final = 255
+
+
+def restarted(stretch: int) -> Header:
+    """Where a client is that lost its memory in this stretch: behind all of it."""
+    return START if stretch < 0 else Header((stretch + 1) * STRETCH_PASSES - 1, RESTART)
 
 
 @dataclass(frozen=True)
@@ -159,6 +188,8 @@ class PhaseOrder:
         """The row of what comes next; what is over, or does not come yet, is refused."""
         if header <= last:
             raise ReplayedMessageError(f"a message for {describe(header)}, after {describe(last)}")
+        if header.phase == Phase.RESUME and header.begins_stretch and not header.layer:
+            return PHASES[Phase.RESUME]
         passed = header.pass_number - last.pass_number
         if (passed, header.phase, header.layer) not in _after(self, last.phase, last.layer, owns):
             expected = " or ".join(map(describe, self.after(last, owns=owns)))
@@ -186,8 +217,8 @@ def _after(
     order: PhaseOrder, last_phase: int, last_layer: int, owns: bool
 ) -> tuple[tuple[int, int, int], ...]:
     """What may follow: passes after the present one, phase, layer."""
-    if last_phase == START.phase:
-        return ((0, Phase.KEYS, 0),)
+    if last_phase in (START.phase, RESTART):
+        return ((int(last_phase == RESTART), Phase.RESUME, 0),)
     phase, following = Phase(last_phase), last_layer + 1
     if PHASES[phase].first_layer is not None and following in order.layers_of(phase):
         return ((0, phase, following),)
@@ -207,6 +238,8 @@ def describe(header: Header) -> str:
     """A header in words."""
     if header == START:
         return "the start"
+    if header.phase == RESTART:
+        return f"a restart in stretch {header.stretch}"
     known = header.phase in set(Phase)
     name = Phase(header.phase).name if known else f"phase {header.phase}"
     layered = known and PHASES[Phase(header.phase)].first_layer is not None

@@ -39,6 +39,8 @@ class Kind(IntEnum):
     """Client to owner: e_u, s and n of a negative."""
     NUMBERS = 10
     """Masked numbers, which no suite leaves out."""
+    ESTATE = 11
+    """Owner to heirs: the state of its items, under a fresh key in every suite."""
 
 
 class Key(Enum):

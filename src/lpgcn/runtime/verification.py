@@ -67,8 +67,10 @@ def verify(
         ways += [ways[0].changed(planner=planner) for planner in other_planners]
         for way in ways:
             federated = Federated(split, way, planner_for(split, way), workers)
-            run = f"federated {way.suite}, plan {federated.server.plan.planner}"
             try:
+                # The plan that was made is known once the federation has begun.
+                federated.begin()
+                run = f"federated {way.suite}, plan {federated.server.plan.planner}"
                 yield from _compare(federated, way, run, expected)
             finally:
                 federated.close()
@@ -81,9 +83,11 @@ def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measureme
             done = epoch * engine.steps_per_epoch + step
             engine.step(epoch, step, config.learning_rate(done, total))
         loss, valid = engine.take_loss(), engine.measure("valid")
-        vectors = engine.vectors()
+        inspector = engine.inspector()
+        assert inspector is not None, "these parties are on this machine"
+        vectors = inspector.vectors()
         final = {"final users": vectors.users, "final items": vectors.items}
-        yield loss, valid, engine.state() | final
+        yield loss, valid, inspector.state() | final
 
 
 def _compare(

@@ -1,72 +1,114 @@
 """One client as its transport sees it: bytes in, bytes out.
 
 Each method first opens and checks everything it was given, and only then changes anything, so a
-bad message leaves the client as it was.
+bad message leaves the client as it was. A message that comes again gets the same answer again, and
+changes nothing: answers get lost on a network.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any
 
 import msgspec
 
-from lpgcn.protocol.client.newcomer import Newcomer
+from lpgcn.checkpoints import Checkpoints, InMemory
+from lpgcn.protocol.client.newcomer import Life, Newcomer
 from lpgcn.protocol.client.party import Party
-from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.errors import UnexpectedMessageError
-from lpgcn.protocol.phases import REQUESTS, START, PhaseOrder
+from lpgcn.protocol.client.profile import Device, Profile
+from lpgcn.protocol.errors import UnexpectedMessageError, WrongRunError
+from lpgcn.protocol.phases import REQUESTS, Phase, PhaseOrder, restarted
 from lpgcn.protocol.transcript import Opened, Witness, observe
 from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
-
-
-class Life(Protocol):
-    """What a client is at the moment: see `newcomer` and `party`."""
-
-    @property
-    def owns(self) -> bool: ...
-
-    @property
-    def run(self) -> bytes: ...
 
 
 class Client:
     """One party of the federation."""
 
-    def __init__(self, profile: bytes, witness: Witness | None = None) -> None:
+    def __init__(
+        self,
+        profile: bytes,
+        witness: Witness | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        """Who comes back with `checkpoints` of an earlier process waits for RESUME."""
         about = msgspec.msgpack.decode(profile, type=Profile)
-        self._about, self._witness = about, witness
-        self._limit = Sizes.of(about.config).largest(
-            about.n_users, about.n_items, about.config.batch_size
-        )
-        self._order, self._last = PhaseOrder.of(about.config), START
-        self._opened: list[Opened] | None = None if witness is None else []
-        self._life: Life = Newcomer(about, self._opened)
+        opened: list[Opened] | None = None if witness is None else []
+        self._device = Device(about, checkpoints or InMemory(), opened)
+        self._witness, self._order = witness, PhaseOrder.of(about.config)
+        self._limit = self._largest(about.n_users)
+        self._last = restarted(self._device.checkpoints.stretch)
+        self._life: Life = Newcomer(self._device)
+        self._answered, self._answer = b"", b""
+        """A digest of the last request, and what was answered."""
+
+    def _largest(self, members: int) -> int:
+        about = self._device.about
+        return Sizes.of(about.config).largest(members, about.n_items, about.config.batch_size)
 
     def handle(self, request: bytes) -> bytes:
         """One message in, one message out; or a typed error, and nothing has changed."""
+        digest = sha256(request).digest()
+        if digest == self._answered:
+            return self._answer
         message: m.Message = m.decode(request, REQUESTS, limit=self._limit)
-        header = m.read_header(message, self._life.run or m.run_of(message), self._about.index)
+        begins = isinstance(message, m.Resume | m.Begin)
+        run = m.run_of(message) if begins else self._life.run or m.run_of(message)
+        index = self._device.about.index
+        header = m.read_header(message, run, index)
         row = self._order.check(header, self._last, owns=self._life.owns)
         if type(message) is not row.request:
             raise UnexpectedMessageError(
                 f"a message {type(message).__name__}, expected {row.request.__name__}"
             )
-        if self._opened is not None:
-            self._opened.clear()
-        method: Any = getattr(self._life, row.method)
-        reply, self._life = method(message, header)
-        self._last = header
+        if self._device.opened is not None:
+            self._device.opened.clear()
+        reply, life = self._replied(message, header, row.method)
+        self._life, self._last = life, header
+        if isinstance(message, m.Begin):
+            self._limit = self._largest(reading.one_number(message.members, "members"))
         self._report(message, header, len(request))
-        place = m.encode_header(self._life.run, header, self._about.index)
-        return m.encode(msgspec.structs.replace(reply, header=place))
+        place = m.encode_header(run, header, index)
+        answer = m.encode(msgspec.structs.replace(reply, header=place))
+        self._answered, self._answer = digest, answer
+        return answer
+
+    def _replied(self, message: m.Message, header: Header, name: str) -> tuple[m.Message, Life]:
+        if isinstance(message, m.Resume):
+            return m.Reply(), self._resumed(message, header)
+        life = self._life
+        if isinstance(message, m.Begin) and isinstance(life, Party):
+            life = Newcomer(self._device, life.belongings())
+        method: Any = getattr(life, name, None)
+        if method is None:
+            raise UnexpectedMessageError(
+                f"a message for {Phase(header.phase).name}, but this client has come no further "
+                f"than being a {type(life).__name__}"
+            )
+        replied: tuple[m.Message, Life] = method(message, header)
+        return replied
+
+    def _resumed(self, message: m.Resume, header: Header) -> Life:
+        """A stretch begins. From now on nothing of an earlier one can be sealed again, even if this
+        process ends."""
+        number = reading.one_number(message.number, "number")
+        life: Life = Newcomer(self._device)
+        if number:
+            life = Party.resumed(self._device, number)
+            if life.run != m.run_of(message):
+                raise WrongRunError(f"checkpoint {number} is of another run")
+        self._device.checkpoints.begin_stretch(header.stretch)
+        return life
 
     def _report(self, message: m.Message, header: Header, size: int) -> None:
-        if self._witness is not None and self._opened is not None:
+        if self._witness is not None and self._device.opened is not None:
             observed = observe(
-                self._about.name, "server", message, header, size, list(self._opened)
-            )
+                self._device.about.name, "server", message, header, size,
+                list(self._device.opened),
+            )  # fmt: skip
             self._witness(observed)
 
     @property

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
-from lpgcn.crypto import KEY_BYTES, SecretKey
+from lpgcn.crypto import SecretKey, entry_bytes, proved_key
 from lpgcn.model.kernels import Floats
 from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
 from lpgcn.protocol.client.owner import Contribution, Owner
 from lpgcn.protocol.client.passing import OwnLoss, Pass, Wishes
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.sealing import Keys
+from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.client.user import Drawn, User
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import Phase
@@ -30,7 +31,10 @@ from lpgcn.ragged import Int64
 class LossPart:
     """What a client wishes for and says about its samples, and what it hears about its items."""
 
-    def __init__(self, about: Profile, keys: Keys, user: User, owner: Owner | None) -> None:
+    def __init__(
+        self, about: Profile, standing: Standing, keys: Keys, user: User, owner: Owner | None
+    ) -> None:
+        self._standing = standing
         self._config, self._n_items = about.config, about.n_items
         self._keys, self._sizes = keys, Sizes.of(about.config)
         self._user, self._owner = user, owner
@@ -80,7 +84,15 @@ class LossPart:
             self._positives(message, header, now, drawn) + self._negatives(message, header, places)
         )
         new, introductions = keys.introduce(
-            self._introduced(message.new_contacts, KEY_BYTES, len(keys.owners), contacts)
+            [
+                proved_key(entry, self._standing.root)
+                for entry in self._introduced(
+                    message.new_contacts,
+                    entry_bytes(self._standing.members),
+                    len(keys.owners),
+                    contacts,
+                )
+            ]
         )
         pairs = Pairs(
             np.zeros(drawn.count + count, dtype=np.int64),

@@ -1,62 +1,80 @@
 """A client in initialisation (Algorithms 2, 3 and 8): each life is made whole by the one before it.
 
-Newcomer → KeyHolder → Lister → Placed → (Answered →) Party. A method answers a message and names
-the life that goes on; whatever can fail comes before.
+Newcomer → KeyHolder → Lister → Placed → (Answered →) (Expectant →) Party. A method answers a
+message and names the life that goes on; whatever can fail comes before. In a later term a party
+goes the same way again, with its belongings.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.crypto import (
     KEY_BYTES,
+    ROOT_BYTES,
     AuthenticationError,
-    Channels,
+    Directory,
     Label,
-    Masks,
     PrivateKey,
     SecretKey,
+    entry_bytes,
+    proved_key,
     seal,
     tokens,
 )
+from lpgcn.model.adam import Adam
 from lpgcn.model.sampling import catalogue, places
-from lpgcn.protocol.client.owner import Owner
+from lpgcn.protocol.client.estate import bequeath
 from lpgcn.protocol.client.party import Party
-from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.client.sealing import Keys, info
-from lpgcn.protocol.client.user import Listing, User, draw_virtual_items
-from lpgcn.protocol.errors import MalformedMessageError
+from lpgcn.protocol.client.profile import Device
+from lpgcn.protocol.client.sealing import info
+from lpgcn.protocol.client.standing import (
+    Belongings,
+    Nodes,
+    Standing,
+    item_tables,
+    node_rows,
+    node_tables,
+    read_rows,
+)
+from lpgcn.protocol.client.user import Listing, draw_virtual_items
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.suite import SUITES, Key
 from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
-from lpgcn.protocol.wire.sizes import ANSWER_KEYS, SHARED_BYTES, verification_answer
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.protocol.wire.sizes import ANSWER_KEYS, SHARED_BYTES, Sizes, verification_answer
+from lpgcn.ragged import Int64
 
-UInt8 = npt.NDArray[np.uint8]
 _SHARED: Final = struct.Struct(">32sQ")
 
 
 @dataclass(frozen=True)
 class Newcomer:
-    """Has nothing but its data."""
+    """Has nothing but its data, or is a party of an earlier term with its belongings."""
 
-    about: Profile
-    opened: list[Opened] | None
+    device: Device
+    belongings: Belongings | None = None
 
     owns = False
     run = b""
 
-    def make_keys(self, message: m.Ask, header: Header) -> tuple[m.Message, KeyHolder]:
+    def make_keys(self, message: m.Begin, header: Header) -> tuple[m.Message, KeyHolder]:
         """Algorithm 2, lines 1–4."""
+        term = reading.one_number(message.term, "term")
+        members = reading.one_number(message.members, "members", least=1)
+        if term == 0 and self.belongings is not None:
+            raise UnexpectedMessageError("a first term for a client that has been in one")
         private = PrivateKey.generate()
-        holder = KeyHolder(self.about, self.opened, m.run_of(message), private)
+        holder = KeyHolder(
+            self.device, self.belongings, m.run_of(message), term, members, private, b""
+        )
         return m.PublicKey(key=private.public_bytes), holder
 
 
@@ -64,33 +82,58 @@ class Newcomer:
 class KeyHolder:
     """Has a key pair."""
 
-    about: Profile
-    opened: list[Opened] | None
+    device: Device
+    belongings: Belongings | None
     run: bytes
+    term: int
+    members: int
     private: PrivateKey
+    root: bytes
+    """Of the directory, known to u_c alone so far."""
 
     owns = False
 
     def share_key(self, message: m.PublicKeys, header: Header) -> tuple[m.Message, KeyHolder]:
         """Line 6, as u_c: a fresh S, sealed with the clients' seed to every public key."""
-        publics = reading.split(message.keys, KEY_BYTES, "keys", count=self.about.n_users)
-        content = _SHARED.pack(SecretKey.generate().reveal(), self.about.seed)
+        if self.term and self.belongings is None:
+            raise UnexpectedMessageError("who has just joined does not know the clients' seed")
+        publics = reading.split(message.keys, KEY_BYTES, "keys", count=self.members)
+        if self.private.public_bytes not in publics:
+            raise AuthenticationError("the public keys do not have this client's own among them")
+        seed = self.device.about.seed if self.belongings is None else self.belongings.seed
+        content = _SHARED.pack(SecretKey.generate().reveal(), seed)
         sealed = [seal(public, content, info("shared key", self.run, public)) for public in publics]
-        return m.SealedKeys(sealed=b"".join(sealed)), self
+        holder = KeyHolder(
+            self.device, self.belongings, self.run, self.term, self.members, self.private,
+            Directory(publics).root,
+        )  # fmt: skip
+        return m.SealedKeys(sealed=b"".join(sealed)), holder
 
     def list_items(self, message: m.SealedKey, header: Header) -> tuple[m.Message, Lister]:
         """Lines 8–14. Tokens go up in the order of their bytes, which tells nothing."""
-        about, real = self.about, self.about.items("train")
+        about = self.device.about
         bound = info("shared key", self.run, self.private.public_bytes)
         content = self.private.open(message.sealed, bound)
         if len(content) != SHARED_BYTES:
             raise AuthenticationError(f"a shared key of {len(content)} bytes, not {SHARED_BYTES}")
         secret, seed = _SHARED.unpack(content)
-        shared = SecretKey(secret)
+        if self.belongings is not None and seed != self.belongings.seed:
+            raise AuthenticationError("the clients' seed is not that of the terms before")
+        real = about.items("train")
         listed = np.concatenate((real, draw_virtual_items(about, real)))
-        listed_tokens = tokens(shared.derive(Label.ITEM_TOKENS), listed)
+        listed_tokens = tokens(SecretKey(secret).derive(Label.ITEM_TOKENS), listed)
         order = np.lexsort(listed_tokens.T[::-1])
-        lister = Lister(about, self.opened, self.run, self.private, shared, seed, listed[order])
+        standing = Standing(
+            term=self.term,
+            members=self.members,
+            run=self.run,
+            private=self.private.reveal(),
+            shared=secret,
+            seed=seed,
+            uploaded=reading.pack_numbers(listed[order]),
+            root=self.root,
+        )
+        lister = Lister(self.device, self.belongings, standing)
         return m.Tokens(tokens=listed_tokens[order].tobytes()), lister
 
 
@@ -98,178 +141,251 @@ class KeyHolder:
 class Lister:
     """Has S, and has listed its items."""
 
-    about: Profile
-    opened: list[Opened] | None
-    run: bytes
-    private: PrivateKey
-    shared: SecretKey
-    seed: int
-    """The clients' own, which came with S."""
-    uploaded: Int64
+    device: Device
+    belongings: Belongings | None
+    standing: Standing
 
     owns = False
 
+    @property
+    def run(self) -> bytes:
+        return self.standing.run
+
     def list_catalogue(self, message: m.Ask, header: Header) -> tuple[m.Message, Lister]:
         """As u_c: every item's token, so that an item that nobody lists has an owner too."""
-        key = self.shared.derive(Label.ITEM_TOKENS)
+        key = SecretKey(self.standing.shared).derive(Label.ITEM_TOKENS)
         return m.Tokens(tokens=tokens(key, self._catalogue()).tobytes()), self
 
     def _catalogue(self) -> Int64:
-        return catalogue(self.seed, self.about.n_items)
+        return catalogue(self.standing.seed, self.device.about.n_items)
 
     def take_place(self, message: m.Placement, header: Header) -> tuple[m.Message, Placed]:
         """Algorithm 3, line 8: what this client owns, and who else listed that."""
-        about, items = self.about, self._catalogue()
-        listed = reading.numbers(message.places, "places", below=about.n_items)
-        if not np.array_equal(listed, places(items)[self.uploaded]):
+        n_items, standing = self.device.about.n_items, self.standing
+        listed = reading.numbers(message.places, "places", below=n_items)
+        if not np.array_equal(listed, places(self._catalogue())[standing.numbers("uploaded")]):
             raise MalformedMessageError("the places are not those of the items that were listed")
-        owned = reading.rising(message.owned, "owned", below=about.n_items)
+        owned = reading.rising(message.owned, "owned", below=n_items)
         rows = reading.numbers(message.listed, "listed", below=len(owned))
         neighbours = reading.ragged(message.offsets, rows)
         if not neighbours.lengths.all():
             raise MalformedMessageError("field offsets has a neighbour that listed nothing")
         if bool((np.diff(neighbours.rows * len(owned) + rows) <= 0).any()):
             raise MalformedMessageError("field listed holds items of a neighbour that do not rise")
-        masks = self._masks(reading.split(message.peers, KEY_BYTES, "peers"))
-        listing = Listing.of(about.items("train"), self.uploaded, listed, owned)
-        placed = Placed(
-            about, self.seed, self._keys(masks), self._sender_key(), listing,
-            items[owned], owned, neighbours,
-        )  # fmt: skip
-        return m.Reply(), placed
+        placed = msgspec.structs.replace(
+            standing,
+            root=self._root(message),
+            places=message.places,
+            peers=b"".join(self._peers(message)),
+            owned=message.owned,
+            neighbour_offsets=reading.pack_numbers(neighbours.offsets),
+            neighbour_rows=message.listed,
+            sender_key=self._sender_key().reveal(),
+        )
+        return m.Reply(), Placed(self.device, self.belongings, placed)
 
-    def _masks(self, publics: list[bytes]) -> Masks | None:
-        """Masks with these peers; of two, the one with the smaller public key adds."""
-        own = self.private.public_bytes
-        if not publics and self.about.n_users > 1:
+    def _root(self, message: m.Placement) -> bytes:
+        """That of a directory which has this client's own key."""
+        reading.check_length(message.root, "root", 1, ROOT_BYTES)
+        if self.standing.root and self.standing.root != message.root:
+            raise AuthenticationError("the directory is not that of the keys that u_c was given")
+        own = PrivateKey(self.standing.private).public_bytes
+        if proved_key(message.own, message.root) != own:
+            raise AuthenticationError("the directory does not have this client's own key")
+        return message.root
+
+    def _peers(self, message: m.Placement) -> list[bytes]:
+        own, members = PrivateKey(self.standing.private).public_bytes, self.standing.members
+        entries = reading.split(message.peers, entry_bytes(members), "peers")
+        publics = [proved_key(entry, message.root) for entry in entries]
+        if not publics and members > 1:
             raise MalformedMessageError("no peers: this client's numbers would not be masked")
         if len({own, *publics}) != len(publics) + 1:
             raise MalformedMessageError("field peers holds a key twice, or this client's own")
-        peers: list[tuple[SecretKey, Literal[1, -1]]] = [
-            (self.private.agree(public, info("mask", self.run)), 1 if own < public else -1)
-            for public in publics
-        ]
-        return Masks(peers) if peers else None
+        return publics
 
     def _sender_key(self) -> SecretKey:
         """K_u."""
-        if SUITES[self.about.config.suite].user_key is Key.GROUP:
-            return self.shared.derive(Label.USER_VECTORS, self.private.public_bytes)
+        if SUITES[self.device.about.config.suite].user_key is Key.GROUP:
+            public = PrivateKey(self.standing.private).public_bytes
+            return SecretKey(self.standing.shared).derive(Label.USER_VECTORS, public)
         return SecretKey.generate()
-
-    def _keys(self, masks: Masks | None) -> Keys:
-        """All but those that verification brings."""
-        return Keys(
-            run=self.run,
-            suite=SUITES[self.about.config.suite],
-            private=self.private,
-            own=Channels(),
-            items=Channels([self.shared.derive(Label.ITEM_VECTORS)]),
-            owners=Channels(),
-            neighbours=Channels(),
-            pairs=Channels(),
-            masks=masks,
-            opened=self.opened,
-        )
 
 
 @dataclass(frozen=True)
 class Placed:
     """Knows what it owns, and who listed that."""
 
-    about: Profile
-    seed: int
-    keys: Keys
-    sender_key: SecretKey
-    listing: Listing
-    items: Int64
-    places: Int64
-    neighbours: Ragged
+    device: Device
+    belongings: Belongings | None
+    standing: Standing
 
     @property
     def owns(self) -> bool:
-        return len(self.items) > 0
+        return bool(self.standing.owned)
 
     @property
     def run(self) -> bytes:
-        return self.keys.run
+        return self.standing.run
 
     def answer(self, message: m.Questions, header: Header) -> tuple[m.Message, Answered | Party]:
         """Lines 16–18: which listed items are real, K_u and a fresh pairwise key, sealed to the one
         who asks."""
-        listing = self.listing
-        askers = reading.split(message.askers, KEY_BYTES, "askers")
+        standing = self.standing
+        listing = Listing.from_standing(self.device.about, standing)
+        entries = reading.split(message.askers, entry_bytes(standing.members), "askers")
+        askers = [proved_key(entry, standing.root) for entry in entries]
         positions = reading.numbers(message.positions, "positions", below=len(listing.uploaded))
         if not np.array_equal(np.sort(positions), listing.elsewhere):
             raise MalformedMessageError("the questions are not about all items that others own")
         asked = reading.ragged(message.offsets, positions, rows=len(askers))
-        if not asked.lengths.all() or len({self.keys.private.public_bytes, *askers}) <= len(askers):
+        own = PrivateKey(standing.private).public_bytes
+        if not asked.lengths.all() or len({own, *askers}) <= len(askers):
             raise MalformedMessageError(
                 "an asker asks about nothing, asks twice, or is this client itself"
             )
-        is_real, pairs = listing.is_real, [SecretKey.generate() for _ in askers]
+        is_real, pairs = listing.is_real, [SecretKey.generate().reveal() for _ in askers]
         sealed = [
             seal(
                 asker,
-                self.sender_key.reveal() + pair.reveal() + np.packbits(is_real[part]).tobytes(),
-                _bound(self.run, asker, listing.places[part]),
+                standing.sender_key + pair + np.packbits(is_real[asked[number]]).tobytes(),
+                _bound(self.run, asker, listing.places[asked[number]]),
             )
-            for asker, pair, part in zip(
-                askers, pairs, map(asked.__getitem__, range(len(askers))), strict=True
-            )
+            for number, (asker, pair) in enumerate(zip(askers, pairs, strict=True))
         ]
-        keys = replace(self.keys, own=Channels([self.sender_key]), owners=Channels(pairs))
-        user = User(self.about, listing, asked)
+        answered = Answered(
+            self.device,
+            self.belongings,
+            msgspec.structs.replace(
+                standing,
+                asked_offsets=reading.pack_numbers(asked.offsets),
+                asked_positions=message.positions,
+                owner_keys=b"".join(pairs),
+            ),
+        )
         reply = m.Answers(answers=b"".join(sealed))
-        if self.owns:
-            return reply, Answered(self, keys, user)
-        return reply, Party(self.about, keys, user, None, self.seed)
+        return reply, answered if self.owns else answered.complete()
 
 
 @dataclass(frozen=True)
 class Answered:
     """An owner that waits for the answers of its neighbours."""
 
-    placed: Placed
-    keys: Keys
-    user: User
+    device: Device
+    belongings: Belongings | None
+    standing: Standing
 
     owns = True
 
     @property
     def run(self) -> bytes:
-        return self.keys.run
+        return self.standing.run
 
-    def verify(self, message: m.SealedAnswers, header: Header) -> tuple[m.Message, Party]:
+    def verify(self, message: m.SealedAnswers, header: Header) -> tuple[m.Message, Life]:
         """Learn which neighbours are real. Lengths follow from what was asked."""
-        placed, private = self.placed, self.keys.private
-        near = placed.neighbours
+        standing, private = self.standing, PrivateKey(self.standing.private)
+        near, owned = standing.neighbours, standing.numbers("owned")
         answers = reading.cut(
             message.answers, verification_answer(near.lengths).tolist(), "answers"
         )
         contents = [
-            private.open(
-                sealed, _bound(self.run, private.public_bytes, placed.places[near[handle]])
-            )
+            private.open(sealed, _bound(self.run, private.public_bytes, owned[near[handle]]))
             for handle, sealed in enumerate(answers)
         ]
         bits = [content[ANSWER_KEYS:] for content in contents]
-        if self.keys.opened is not None:
-            self.keys.opened.append(Opened("BITS", list(range(len(bits))), bits))
+        if self.device.opened is not None:
+            self.device.opened.append(Opened("BITS", list(range(len(bits))), bits))
         real = [
             reading.bits(flags, "bits", count)
             for flags, count in zip(bits, near.lengths.tolist(), strict=True)
         ]
-        keys = replace(
-            self.keys,
-            neighbours=Channels(SecretKey(one[:KEY_BYTES]) for one in contents),
-            pairs=Channels(SecretKey(one[KEY_BYTES:ANSWER_KEYS]) for one in contents),
+        answered = Answered(
+            self.device,
+            self.belongings,
+            msgspec.structs.replace(
+                standing,
+                neighbour_is_real=np.concatenate((np.empty(0, dtype=np.bool_), *real)).tobytes(),
+                neighbour_keys=b"".join(one[:KEY_BYTES] for one in contents),
+                pair_keys=b"".join(one[KEY_BYTES:ANSWER_KEYS] for one in contents),
+            ),
         )
-        owner = Owner(
-            placed.about, placed.seed, placed.items, placed.places, near,
-            np.concatenate((np.empty(0, dtype=np.bool_), *real)), placed.listing.really_owned,
-        )  # fmt: skip
-        return m.Reply(), Party(placed.about, keys, self.user, owner, placed.seed)
+        expectant = Expectant(answered)
+        return m.Reply(), expectant if len(expectant.missing) else answered.complete()
+
+    def complete(self) -> Party:
+        """A party that draws its parameters, or has them from the term before."""
+        inherited = self.standing.term and self.standing.owned
+        return self.with_items(node_tables(self.known_rows()) if inherited else None)
+
+    def with_items(self, items: dict[str, Adam] | None) -> Party:
+        device, standing, kept = self.device, self.standing, self.belongings
+        if kept is None:
+            return Party(device, standing, items=items)
+        return Party(device, standing, former=kept.former, user=kept.user, items=items)
+
+    def owned_items(self) -> Int64:
+        order = catalogue(self.standing.seed, self.device.about.n_items)
+        return order[self.standing.numbers("owned")]
+
+    def known_rows(self) -> Nodes:
+        """The state of its items as far as it owned them before; zeros elsewhere."""
+        items, config = self.owned_items(), self.device.about.config
+        sizes = Sizes.of(config)
+        rows = np.zeros(len(items), dtype=sizes.node(item_tables(config)))
+        if self.belongings is not None and len(self.belongings.items):
+            former = self.belongings.items
+            has, where = np.isin(items, former), np.argsort(former)
+            found = where[np.searchsorted(former[where], items[has])]
+            rows[has] = node_rows(self.belongings.item_tables, sizes, len(former))[found]
+        return rows
+
+
+@dataclass(frozen=True)
+class Expectant:
+    """An owner, in a later term, of items that were others' before."""
+
+    answered: Answered
+
+    owns = True
+
+    @property
+    def run(self) -> bytes:
+        return self.answered.run
+
+    @property
+    def missing(self) -> Int64:
+        """Rows of the owned items whose state is elsewhere."""
+        answered = self.answered
+        if not answered.standing.term:
+            return np.empty(0, dtype=np.int64)
+        kept = answered.belongings
+        former = np.empty(0, dtype=np.int64) if kept is None else kept.items
+        return np.flatnonzero(~np.isin(answered.owned_items(), former))
+
+    def bequeath(self, message: m.Estates, header: Header) -> tuple[m.Message, Expectant]:
+        answered = self.answered
+        former = None if answered.belongings is None else answered.belongings.former
+        return bequeath(answered.device, answered.standing, former, message), self
+
+    def inherit(self, message: m.Bequests, header: Header) -> tuple[m.Message, Party]:
+        """The state of all items that it did not own before."""
+        answered, about = self.answered, self.answered.device.about
+        names, sizes = item_tables(about.config), Sizes.of(about.config)
+        private = PrivateKey(answered.standing.private)
+        counts = reading.numbers(message.counts, "counts", below=1 << 31)
+        wanted = reading.numbers(message.rows, "rows", below=about.n_items)
+        if not np.array_equal(np.sort(wanted), self.missing) or counts.sum() != len(wanted):
+            raise MalformedMessageError("the bequests are not the items that this owner lacks")
+        each, besides = sizes.package(names)
+        packages = reading.cut(message.packages, (each * counts + besides).tolist(), "packages")
+        bound = info("bequest", self.run, private.public_bytes)
+        opened = b"".join(private.open(package, bound) for package in packages)
+        rows = answered.known_rows()
+        rows[wanted] = read_rows(opened, names, sizes, len(wanted))
+        return m.Reply(), answered.with_items(node_tables(rows))
+
+
+Life = Newcomer | KeyHolder | Lister | Placed | Answered | Expectant | Party
 
 
 def _bound(run: bytes, asker: bytes, asked: Int64) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.model.adam import Adam
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import initial_tables
@@ -47,10 +48,11 @@ class Owner:
 
     def __init__(
         self, about: Profile, seed: int, items: Int64, places: Int64, neighbours: Ragged,
-        is_real: Bits, own: Int64,
+        is_real: Bits, own: Int64, tables: dict[str, Adam] | None,
     ) -> None:  # fmt: skip
         """Handle h listed the owned rows `neighbours[h]`, of which some are real; `own` are those
-        that this client's own user really has. Virtual items never enter a sum."""
+        that this client's own user really has. Virtual items never enter a sum. Without `tables`
+        the parameters are drawn."""
         config = about.config
         self.items, self.places, self.neighbours = items, places, neighbours
         self._is_real = is_real
@@ -65,7 +67,7 @@ class Owner:
             np.append(outgoing.offsets, len(outgoing.values) + len(own)),
             np.concatenate((outgoing.values, own)),
         )
-        self.tables = initial_tables(
+        self.tables = tables or initial_tables(
             BACKBONES[config.model].held("items"),
             seed,
             items,

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
+from lpgcn.checkpoints import CheckpointError
+from lpgcn.crypto import entry_bytes, fingerprint, proved_key
 from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbone import BUILDING
@@ -22,19 +24,33 @@ from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.loss import LossGradient
 from lpgcn.model.propagation import building_push, gradient_of_building
 from lpgcn.model.sampling import catalogue, places
+from lpgcn.protocol.client.estate import bequeath, estate_of
 from lpgcn.protocol.client.loss import LossPart, in_rows
 from lpgcn.protocol.client.owner import Owner
 from lpgcn.protocol.client.passing import Pass
-from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.sealing import Keys
-from lpgcn.protocol.client.user import User
+from lpgcn.protocol.client.standing import (
+    FORMAT,
+    Belongings,
+    Former,
+    Nodes,
+    Snapshot,
+    Standing,
+    item_tables,
+    node_rows,
+    node_tables,
+    read_rows,
+    user_tables,
+)
+from lpgcn.protocol.client.user import Listing, User
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
-from lpgcn.protocol.wire.sizes import Sizes
+from lpgcn.protocol.wire.sizes import HEIRS, Sizes
 from lpgcn.ragged import Bits, Int64, Ragged
 
 Answer = tuple[m.Message, "Party"]
@@ -47,16 +63,29 @@ class Party:
     """One verified member of a federation."""
 
     def __init__(
-        self, about: Profile, keys: Keys, user: User, owner: Owner | None, seed: int
+        self,
+        device: Device,
+        standing: Standing,
+        *,
+        former: Former | None = None,
+        user: dict[str, Adam] | None = None,
+        items: dict[str, Adam] | None = None,
+        loss_total: int = 0,
     ) -> None:
-        self._about, self._config, self._keys = about, about.config, keys
+        """Parameters that are not given are drawn, as in a first term."""
+        about = device.about
+        self._device, self._standing, self._former = device, standing, former
+        self._about, self._config, self._seed = about, about.config, standing.seed
         self._order, self._sizes = PhaseOrder.of(about.config), Sizes.of(about.config)
-        self._user, self._owner, self._seed = user, owner, seed
-        self._integer = user.nodes.forward_grid.integer
+        keys = self._keys = Keys.of(standing, self._sizes.suite, device.opened)
+        listing = Listing.from_standing(about, standing)
+        self._user = User(about, listing, standing.asked, user)
+        self._owner = _owner(about, standing, listing, items) if standing.owned else None
+        self._integer = self._user.nodes.forward_grid.integer
         self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
         self._pass = Pass(self._nothing)
-        self._loss = LossPart(about, keys, user, owner)
-        self._loss_total = 0
+        self._loss = LossPart(about, standing, keys, self._user, self._owner)
+        self._loss_total = loss_total
         """The loss of this client's samples and nodes since it last reported, in fixed point."""
         self._kept: tuple[Floats, Floats] | None = None
         """e_u and all e_i of the last prediction."""
@@ -205,6 +234,81 @@ class Party:
         owner.tables[BUILDING].step(gradient, rate)
         return m.Reply(), self
 
+    # What is kept, and where to go on.
+
+    def keep(self, message: m.Ask, header: Header) -> Answer:
+        """The present parameters are the best so far."""
+        for adam in self.tables().values():
+            adam.keep()
+        return m.Reply(), self
+
+    def go_back(self, message: m.Ask, header: Header) -> Answer:
+        for adam in self.tables().values():
+            adam.go_back()
+        return m.Reply(), self
+
+    def checkpoint(self, message: m.Mark, header: Header) -> Answer:
+        """Write all that the next step depends on; as owner, leave a copy for the heirs."""
+        number = reading.one_number(message.number, "number", least=1)
+        entries = reading.split(message.heirs, entry_bytes(self._standing.members), "heirs")
+        heirs = [proved_key(entry, self._standing.root) for entry in entries]
+        fewest = 0 if self._owner is None else min(HEIRS + 1, self._standing.members)
+        if len(set(heirs)) < max(fewest, len(heirs)) or (heirs and self._owner is None):
+            raise MalformedMessageError(f"{len(heirs)} heirs, expected {fewest} different ones")
+        items = self._item_rows()
+        reply = m.Estate() if self._owner is None else estate_of(items, number, self.run, heirs)
+        snapshot = Snapshot(
+            format=FORMAT,
+            standing=msgspec.structs.replace(
+                self._standing,
+                owner_keys=self._keys.owners.reveal(),
+                pair_keys=self._keys.pairs.reveal(),
+            ),
+            user=node_rows(self._user.tables, self._sizes, 1).tobytes(),
+            items=items.tobytes(),
+            loss_total=str(self._loss_total),
+        )
+        self._device.checkpoints.write(number, msgspec.msgpack.encode(snapshot))
+        return reply, self
+
+    def _item_rows(self) -> Nodes:
+        tables = {} if self._owner is None else self._owner.tables
+        return node_rows(tables, self._sizes, len(self.owned_items()))
+
+    @classmethod
+    def resumed(cls, device: Device, number: int) -> Party:
+        """From a checkpoint of its own."""
+        content = device.checkpoints.read(number)
+        try:
+            snapshot = msgspec.msgpack.decode(content, type=Snapshot)
+        except msgspec.DecodeError as error:
+            raise CheckpointError(f"checkpoint {number} cannot be read: {error}") from error
+        if snapshot.format != FORMAT:
+            raise CheckpointError(
+                f"checkpoint {number} has format {snapshot.format}, expected {FORMAT}; use the "
+                "version of lpgcn that wrote it"
+            )
+        standing, config = snapshot.standing, device.about.config
+        sizes, owned = Sizes.of(config), len(standing.numbers("owned"))
+        user = read_rows(snapshot.user, user_tables(config), sizes, 1)
+        items = read_rows(snapshot.items, item_tables(config) if owned else [], sizes, owned)
+        return cls(
+            device, standing, user=node_tables(user), items=node_tables(items),
+            loss_total=int(snapshot.loss_total),
+        )  # fmt: skip
+
+    def bequeath(self, message: m.Estates, header: Header) -> Answer:
+        """As heir of somebody in the term before."""
+        return bequeath(self._device, self._standing, self._former, message), self
+
+    def belongings(self) -> Belongings:
+        """What goes with this client into the next term; the loss is counted anew there, since who
+        left has taken its part along."""
+        return Belongings(
+            Former(self.run, self._keys.private), self._seed, self._user.tables, self.owned_items(),
+            {} if self._owner is None else self._owner.tables,
+        )  # fmt: skip
+
     # Ranking and sums.
 
     def rank(self, message: m.Catalogue, header: Header) -> Answer:
@@ -328,6 +432,11 @@ class Party:
 
     # What the client's own device asks of it; nothing here travels.
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the directory of public keys that the server gave it, in words."""
+        return fingerprint(self._standing.root)
+
     def tables(self) -> dict[str, Adam]:
         """The parameters that this client holds, by the name of their table."""
         return self._user.tables | ({} if self._owner is None else self._owner.tables)
@@ -347,6 +456,17 @@ class Party:
         top, scores = top_items(*self._kept, Ragged.single(self._about.items("train")), k)
         found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
         return [(item, score) for item, score in found if item >= 0]
+
+
+def _owner(
+    about: Profile, standing: Standing, listing: Listing, tables: dict[str, Adam] | None
+) -> Owner:
+    owned = standing.numbers("owned")
+    is_real = np.frombuffer(standing.neighbour_is_real, dtype=np.bool_)
+    return Owner(
+        about, standing.seed, catalogue(standing.seed, about.n_items)[owned], owned,
+        standing.neighbours, is_real, listing.really_owned, tables,
+    )  # fmt: skip
 
 
 def _for_adam(message: m.Update) -> tuple[float, int]:

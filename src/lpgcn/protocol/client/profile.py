@@ -1,11 +1,15 @@
-"""What a client is started with: its own data, and what is public."""
+"""What a client is started with: its own data, what is public, and a place for checkpoints."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
+from lpgcn.protocol.transcript import Opened
 from lpgcn.ragged import Int64
 
 
@@ -14,6 +18,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     n_users: int
+    """In the first term; it decides how large initial vectors are."""
     n_items: int
     config: Config
     """With seed 0: the seed of the batches is the server's, and says whose handle is whose."""
@@ -35,3 +40,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     def items(self, part: str) -> Int64:
         return np.frombuffer(getattr(self, part), dtype="<u4").astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a client lives."""
+
+    about: Profile
+    checkpoints: Checkpoints
+    opened: list[Opened] | None = None
+    """What could be read of the present message, if there is a transcript."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.crypto import Channels, Context, Masks, PrivateKey, SecretKey, seal
+from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey, seal
+from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.suite import Kind, Suite
 from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire.messages import Header
@@ -36,6 +38,15 @@ class Clear:
 
 
 CLEAR = Clear()
+
+
+def masks_with(private: PrivateKey, publics: Sequence[bytes], run: bytes) -> Masks | None:
+    """Masks with these peers; of two, the one with the smaller public key adds."""
+    own = private.public_bytes
+    peers: list[tuple[SecretKey, Literal[1, -1]]] = [
+        (private.agree(public, info("mask", run)), 1 if own < public else -1) for public in publics
+    ]
+    return Masks(peers) if peers else None
 
 
 def info(purpose: str, run: bytes, *parts: bytes) -> bytes:
@@ -65,6 +76,25 @@ class Keys:
     """None in a federation of one, which has nobody to hide among: the sum is its own number."""
     opened: list[Opened] | None = field(default=None)
     """What could be read of the present message, if there is a transcript."""
+
+    @classmethod
+    def of(cls, standing: Standing, suite: Suite, opened: list[Opened] | None) -> Keys:
+        def channels(name: str) -> Channels:
+            return Channels(map(SecretKey, standing.keys(name)))
+
+        private = PrivateKey(standing.private)
+        return cls(
+            run=standing.run,
+            suite=suite,
+            private=private,
+            own=channels("sender_key"),
+            items=Channels([SecretKey(standing.shared).derive(Label.ITEM_VECTORS)]),
+            owners=channels("owner_keys"),
+            neighbours=channels("neighbour_keys"),
+            pairs=channels("pair_keys"),
+            masks=masks_with(private, standing.keys("peers"), standing.run),
+            opened=opened,
+        )
 
     def context(self, header: Header, kind: Kind) -> Context:
         return Context(self.run, header.pass_number, header.phase, header.layer, kind)

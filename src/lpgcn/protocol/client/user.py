@@ -15,6 +15,7 @@ from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.propagation import Nodes
 from lpgcn.model.sampling import VirtualItems, positive_ranks, virtual_items
 from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
@@ -55,6 +56,11 @@ class Listing:
             rows = np.where(owned[near] == places, near, -1)
         return cls(real, uploaded, places, rows)
 
+    @classmethod
+    def from_standing(cls, about: Profile, standing: Standing) -> Listing:
+        uploaded, places, owned = map(standing.numbers, ("uploaded", "places", "owned"))
+        return cls.of(about.items("train"), uploaded, places, owned)
+
     @property
     def is_real(self) -> Bits:
         return np.isin(self.uploaded, self.real, assume_unique=True)
@@ -93,8 +99,11 @@ class User:
     """The user node. Rows that arrive are what the owners of its items pushed; the last one is what
     this client pushes to itself."""
 
-    def __init__(self, about: Profile, listing: Listing, asked: Ragged) -> None:
-        """`asked` has for each owner the positions of the items that it asked about."""
+    def __init__(
+        self, about: Profile, listing: Listing, asked: Ragged, tables: dict[str, Adam] | None
+    ) -> None:
+        """`asked` has for each owner the positions of the items that it asked about; without
+        `tables` the parameters are drawn."""
         config, real = about.config, listing.real
         self._seed, self.n_real = about.private_seed, len(real)
         self._asked_counts = asked.lengths.tolist()
@@ -114,7 +123,7 @@ class User:
         rows = np.append(np.flatnonzero(added), self.n_arriving)
         name = f"the user of {about.name}"
         self.nodes = Nodes(name, np.array([len(real)]), Ragged.single(rows), config, Plain())
-        self.tables = own_tables(about, config)
+        self.tables = own_tables(about, config) if tables is None else tables
 
     def draw(self, epoch: int, positions: Int64) -> Drawn:
         """The positives of some samples (Algorithm 9), each of them wished for at its owner.

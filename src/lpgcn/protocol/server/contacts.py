@@ -7,6 +7,7 @@ their handles. New handles are higher than all before, so that in a message new 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,23 @@ class Contacts:
         )  # fmt: skip
         self._next_at_client = topology.by_client.lengths.copy()
         self._next_at_owner = topology.by_owner.lengths.copy()
+
+    def arrays(self) -> dict[str, Int64]:
+        """What a checkpoint holds of it."""
+        return {
+            "keys": self._keys,
+            "at_client": self._at_client,
+            "at_owner": self._at_owner,
+            "next_at_client": self._next_at_client,
+            "next_at_owner": self._next_at_owner,
+        }
+
+    def restore(self, arrays: Mapping[str, Int64]) -> None:
+        self._keys, self._at_client, self._at_owner = (
+            arrays["keys"], arrays["at_client"], arrays["at_owner"],
+        )  # fmt: skip
+        self._next_at_client = arrays["next_at_client"].copy()
+        self._next_at_owner = arrays["next_at_owner"].copy()
 
     def meet(self, clients: Int64, owners: Int64) -> Meeting:
         """The handles of these; whoever has none yet gets the next ones."""

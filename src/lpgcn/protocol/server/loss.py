@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lpgcn.crypto import KEY_BYTES
+from lpgcn.crypto import entry_bytes
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.topology import Topology
@@ -101,7 +101,7 @@ class LossRounds:
             "negative_places": Packed(places),
             "negative_rows": Rows("finals", self._topology.n_items, places, width),
             "contacts": Packed(Ragged(self._of_client.offsets, self._meeting.at_client)),
-            "new_contacts": Rows("publics", n, owners, KEY_BYTES),
+            "new_contacts": Rows("directory", n, owners, entry_bytes(n)),
         }
 
     @property

@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from lpgcn.config import Config
-from lpgcn.crypto import KEY_BYTES, TOKEN_BYTES
+from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
+from lpgcn.model.backbone import BACKBONES
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
@@ -34,12 +35,24 @@ from lpgcn.protocol.wire.fields import (
     Stored,
 )
 from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
-from lpgcn.protocol.wire.sizes import SEALED_SHARED_BYTES, Sizes, verification_answer
+from lpgcn.protocol.wire.sizes import (
+    SEALED_KEY_BYTES,
+    SEALED_SHARED_BYTES,
+    Sizes,
+    verification_answer,
+)
 from lpgcn.ragged import Bits, Int64, Ragged
 
 Fields = Mapping[str, Field]
 MASK_REACH = 3
 """A client shares masks with the three before and the three after it, in a random circle."""
+
+
+def resuming(numbers: Int64) -> Round:
+    """RESUME: for each client the number of a checkpoint of its own, or 0."""
+    everybody = np.arange(len(numbers))
+    each = Ragged.from_lengths(np.ones(len(numbers), dtype=np.int64), numbers)
+    return Round(Phase.RESUME, everybody, {"number": Packed(each)}, {})
 
 
 def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None) -> list[Round]:
@@ -52,7 +65,12 @@ def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None)
     sealed = SEALED_SHARED_BYTES
     catalogue = np.where(everybody == key_client, n_items, 0)
     return [
-        Round(Phase.KEYS, everybody, {}, {"key": Rows("publics", n_clients, own, KEY_BYTES)}),
+        Round(
+            Phase.KEYS,
+            everybody,
+            {"term": Stored("term", NUMBER_BYTES), "members": Stored("members", NUMBER_BYTES)},
+            {"key": Rows("publics", n_clients, own, KEY_BYTES)},
+        ),
         Round(
             Phase.SHARE_KEY,
             alone,
@@ -77,7 +95,8 @@ class Script:
         self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
         self._fan = FANS[self._sizes.suite.owner_push]
         self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
-        self._contacts = Contacts(topology)
+        self._item_tables = sorted(BACKBONES[config.model].held("items"))
+        self.contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
         self._everybody = np.argsort(~topology.is_owner, kind="stable")
         self._own = Ragged.identity(topology.n_clients)
@@ -108,26 +127,25 @@ class Script:
         positions = Ragged(topology.entries.offsets, topology.entry_positions).only(
             by_client.values
         )
-        publics = ("publics", topology.n_clients)
         placement: Fields = {
             "places": Packed(topology.listed),
             "owned": Packed(topology.owned),
-            "offsets": Packed(_inner_offsets(by_owner, topology.entries)),
+            "offsets": Packed(inner_offsets(by_owner, topology.entries)),
             "listed": Packed(
                 Ragged(
                     topology.entries.offsets[by_owner.offsets],
                     topology.owned_row[topology.entries.values],
                 )
             ),
-            "peers": Rows(*publics, peers, KEY_BYTES),
+            "root": Stored("root", ROOT_BYTES),
+            "own": self.entries(self._own),
+            "peers": self.entries(peers),
         }
         questions: Fields = {
-            "askers": Rows(
-                *publics,
-                Ragged(by_client.offsets, topology.pair_owner[by_client.values]),
-                KEY_BYTES,
+            "askers": self.entries(
+                Ragged(by_client.offsets, topology.pair_owner[by_client.values])
             ),
-            "offsets": Packed(_inner_offsets(by_client, asked)),
+            "offsets": Packed(inner_offsets(by_client, asked)),
             "positions": Packed(Ragged(asked.offsets[by_client.offsets], positions.values)),
         }
         up: Fields = {"answers": Rows("answers", topology.n_pairs, by_client, answers)}
@@ -138,13 +156,49 @@ class Script:
             self._round(Phase.ANSWERS, down, {}),
         ]
 
+    def entries(self, ids: Ragged) -> Rows:
+        """Entries of the directory of public keys."""
+        n = self._topology.n_clients
+        return Rows("directory", n, ids, entry_bytes(n))
+
+    # What is kept.
+
+    def everybody(self, phase: Phase) -> Round:
+        """KEEP, GO_BACK: nothing but the header."""
+        return self._round(phase, {}, {})
+
+    @property
+    def package(self) -> tuple[int, int]:
+        """A bequest: bytes an item, and besides."""
+        return self._sizes.package(self._item_tables)
+
+    def estate_sizes(self, owned: Int64) -> Int64:
+        """Of copies of so many items' states."""
+        return self._sizes.node(self._item_tables).itemsize * owned + TAG_BYTES
+
+    def checkpoint(self, heirs: Ragged) -> Round:
+        """Owners leave copies with the server, which these heirs can open."""
+        topology = self._topology
+        keys = Ragged(heirs.offsets, np.arange(len(heirs.values)))
+        own = self._own.where(topology.is_owner)
+        return self._round(
+            Phase.CHECKPOINT,
+            {"number": Stored("number", NUMBER_BYTES), "heirs": self.entries(heirs)},
+            {
+                "content": Rows(
+                    "estates", topology.n_clients, own, self.estate_sizes(topology.owned.lengths)
+                ),
+                "keys": Rows("estate keys", len(heirs.values), keys, SEALED_KEY_BYTES),
+            },
+        )
+
     # A pass.
 
     def step(self, batch: Batch) -> Iterator[Round]:
         """forward → loss → backward → update, as Algorithm 7."""
         topology = self._topology
         scope = Scope.of_batch(topology, batch)
-        loss = LossRounds(topology, self._sizes, batch, self._contacts)
+        loss = LossRounds(topology, self._sizes, batch, self.contacts)
         about = self._fan.about(scope)
         yield from self._forward(scope, loss)
         yield self._round(Phase.LOSS, loss.samples, loss.gradients, scope=scope)
@@ -312,7 +366,7 @@ def mask_peers(n_clients: int, order: Int64) -> Ragged:
     return Ragged.from_arrays([peers[place] for place in by_client.tolist()])
 
 
-def _inner_offsets(outer: Ragged, inner: Ragged) -> Ragged:
+def inner_offsets(outer: Ragged, inner: Ragged) -> Ragged:
     """For each row of `outer`, whose entries are rows of `inner`, where each of these begins."""
     lengths = outer.lengths + 1
     which = np.repeat(np.arange(len(outer)), lengths)

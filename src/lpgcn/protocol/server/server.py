@@ -1,153 +1,129 @@
 """The server's part in a run, over `call(requests) -> {client: bytes}`; it knows no transport.
 
-initialise (keys, tokens, plan, verification), then for every step forward → loss → backward →
-update. What is sent in each round is laid out in `script`; here it is sent, and read.
+It begins with a term (see `term`), then for every step forward → loss → backward → update. What is
+sent in each round is laid out in `script`. Whenever everybody has written a checkpoint, the server
+has one of its own, from which both go on.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator
-from copy import copy
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Final
 
+import msgspec
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS, Evaluation
 from lpgcn.model.batches import Batches
 from lpgcn.model.sampling import listing_keys
-from lpgcn.plan import Plan, TokenGraph
-from lpgcn.protocol.errors import (
-    MalformedMessageError,
-    ProtocolError,
-    ReplayedMessageError,
-    UnexpectedMessageError,
-)
-from lpgcn.protocol.ledger import Ledger
-from lpgcn.protocol.phases import Phase, describe
-from lpgcn.protocol.server.script import Script, mask_peers, opening
+from lpgcn.plan import Plan
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.ledger import Ledger, Traffic
+from lpgcn.protocol.phases import Phase
+from lpgcn.protocol.server.caller import Caller, Line, Transport, Watch
+from lpgcn.protocol.server.estates import Former, draw_heirs
+from lpgcn.protocol.server.script import Script, resuming
+from lpgcn.protocol.server.term import Planner, Term, begin_term, key_client
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.protocol.transcript import Witness, observe
-from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.fields import Round, Stores
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.fields import Round
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
-from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Int64, Ragged
-from lpgcn.random import Purpose, integers, permutation
+from lpgcn.ragged import Int64, Ragged
 
-Planner = Callable[[TokenGraph], Plan]
-Watch = Callable[[Phase], None]
-"""Told about every call before it is made."""
-RANK_PHASES = {"valid": Phase.RANK_VALID, "test": Phase.RANK_TEST}
+__all__ = ["RANK_PHASES", "Line", "Planner", "Server", "Transport", "Watch", "key_client"]
+
+RANK_PHASES: Final = {"valid": Phase.RANK_VALID, "test": Phase.RANK_TEST}
+FORMAT: Final = 1
 
 
-class Transport(Protocol):
-    """Delivers a message to each of some clients and brings their answers."""
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's checkpoint: all that it knows, and it knows no item, vector or secret key."""
 
-    def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
-        """Each request is (client, message); they come one by one, so that the first client can
-        be at work while the message of the last is being written. So do the answers, in any order:
-        the first are read while the last client is still at work."""
-        ...
-
-
-class Caller:
-    """Carries rounds out: writes the requests, checks and reads the replies, keeps the ledger."""
-
-    def __init__(
-        self, config: Config, n_clients: int, n_items: int, transport: Transport,
-        witness: Witness | None, watch: Watch | None,
-    ) -> None:  # fmt: skip
-        self._transport, self._witness, self._watch = transport, witness, watch
-        self._limit = Sizes.of(config).largest(n_clients, n_items, config.batch_size)
-        self._run = secrets.token_bytes(m.RUN_BYTES)
-        self.ledger = Ledger(np.zeros(n_clients, dtype=np.bool_))
-        self.stores: Stores = {}
-
-    def planned(self, is_owner: Bits) -> Caller:
-        """The same, from the plan on: the ledger tells owners from others."""
-        caller = copy(self)
-        caller.ledger = Ledger(is_owner, before=self.ledger)
-        return caller
-
-    def carry_out(self, round_: Round, pass_number: int) -> None:
-        """What goes down comes out of the stores, what comes up goes into them."""
-        if self._watch is not None:
-            self._watch(round_.phase)
-        header, kind = round_.header(pass_number), round_.kinds[1]
-        sent: list[int] = []
-        asked, answered = set(round_.called.tolist()), dict[int, int]()
-        # Not into the stores yet: requests to the last clients are still filled from there.
-        arrived: Stores = {}
-        for field in round_.up.values():
-            field.prepare(arrived)
-        for client, data in self._transport.call(self._requests(round_, header, sent)):
-            if client in answered or client not in asked:
-                raise MalformedMessageError(
-                    f"{len(asked)} clients were asked, not client {client}, or it answered twice"
-                )
-            answered[client] = len(data)
-            try:
-                round_.read(arrived, client, self._read(client, data, header, kind))
-            except ProtocolError as error:
-                raise type(error)(f"from client {client}: {error}") from error
-        if len(answered) != len(asked):
-            raise MalformedMessageError(
-                f"{len(asked)} clients were asked and {len(answered)} answered"
-            )
-        self.stores |= arrived
-        clients = np.fromiter(answered, np.int64, len(answered))
-        up = np.fromiter(answered.values(), np.int64, len(answered))
-        self.ledger.add(round_.phase, "down", round_.called, np.array(sent, dtype=np.int64))
-        self.ledger.add(round_.phase, "up", clients, up)
-
-    def _requests(
-        self, round_: Round, header: Header, sent: list[int]
-    ) -> Iterator[tuple[int, bytes]]:
-        """The requests as they travel; their sizes are noted."""
-        for client in round_.called.tolist():
-            place = m.encode_header(self._run, header, client)
-            data = m.encode(round_.request(self.stores, client, place))
-            sent.append(len(data))
-            yield client, data
-
-    def _read(self, client: int, data: bytes, asked: Header, kind: type[m.Message]) -> m.Message:
-        """A client's answer to what it was asked."""
-        reply: m.Message = m.decode(data, kind, limit=self._limit)
-        header = m.read_header(reply, self._run, client)
-        if header != asked:
-            wrong = ReplayedMessageError if header < asked else UnexpectedMessageError
-            raise wrong(f"a message for {describe(header)}, expected one for {describe(asked)}")
-        if self._witness is not None:
-            self._witness(observe("server", f"client {client}", reply, header, len(data), []))
-        return reply
+    format: int
+    number: int
+    term: int
+    run: bytes
+    members: bytes
+    listed_offsets: bytes
+    listed: bytes
+    owner: bytes
+    planner: str
+    seed: int
+    """Of handles, mask peers and heirs."""
+    publics: list[bytes]
+    contacts: dict[str, bytes]
+    interactions: int
+    steps: int
+    samples: int
+    traffic: list[Traffic]
+    estates: list[bytes]
+    estate_keys: list[bytes]
 
 
 class Server:
-    """Coordinates one run. It is made by `initialise`, with a plan and verified clients."""
+    """Coordinates one run. It is made by `begin`, or by `restored` from a checkpoint."""
 
     def __init__(
-        self, config: Config, caller: Caller, plan: Plan, topology: Topology, script: Script
+        self, config: Config, caller: Caller, term: Term, script: Script, interactions: int = 0
     ) -> None:
-        self._config, self._caller, self._script = config, caller, script
-        self.plan, self.topology = plan, topology
-        self._pass = 0
-        keys = listing_keys(topology.listed, topology.n_items)
+        """The number of interactions is asked for if it is not known."""
+        self._config, self._caller, self._script, self.term = config, caller, script, term
+        self._heirs = draw_heirs(term.topology)
+        self._checkpoint = 0
+        self.steps = 0
+        """Of the whole run."""
+        self._samples = 0
+        """Since the loss was last reported, or the term began."""
+        keys = listing_keys(term.topology.listed, term.topology.n_items)
         self.batches = Batches(
             config.seed,
             config.batch_size,
-            self._count_interactions(len(keys)),
-            topology.n_clients,
-            topology.n_items,
+            interactions or self._count_interactions(len(keys)),
+            term.topology.n_clients,
+            term.topology.n_items,
             np.sort(keys),
         )
+
+    @classmethod
+    def begin(
+        cls, config: Config, members: Int64, n_items: int, planner: Planner, line: Line,
+        stretch: int = 0,
+    ) -> Server:  # fmt: skip
+        """The first term."""
+        caller, term, script = begin_term(config, members, n_items, planner, line, stretch)
+        return cls(config, caller, term, script)
+
+    def changed(self, members: Int64, planner: Planner, line: Line, stretch: int) -> Server:
+        """The next term, from the last checkpoint on: others have left or joined."""
+        former = (self.term, self._former(), self._caller)
+        n_items = self.topology.n_items
+        made = begin_term(self._config, members, n_items, planner, line, stretch, former)
+        server = Server(self._config, *made)
+        server.steps = self.steps
+        return server
+
+    def _former(self) -> Former:
+        stores = self._caller.stores
+        if not self._checkpoint:
+            raise UnexpectedMessageError("members can change from a checkpoint on; there is none")
+        return Former(
+            self.term.members, self.topology, self._heirs, self._checkpoint,
+            stores["estates"], stores["estate keys"],
+        )  # fmt: skip
 
     @property
     def ledger(self) -> Ledger:
         return self._caller.ledger
+
+    @property
+    def plan(self) -> Plan:
+        return self.term.plan
+
+    @property
+    def topology(self) -> Topology:
+        return self.term.topology
 
     def _count_interactions(self, listed: int) -> int:
         """Σ|I_u|, the length of an epoch; of a client's own number the server learns nothing."""
@@ -167,10 +143,13 @@ class Server:
             pack_numbers([batch.size]),
         )
         self._carry_out(self._script.step(batch))
+        self.steps += 1
+        self._samples += batch.size
 
     def predict(self, clients: Iterable[int]) -> None:
         """Send the final item vectors to these clients, which keep them to rank on their own."""
-        self._catalogue(Phase.PREDICT, np.array(list(clients), dtype=np.int64), 0)
+        ranks = np.searchsorted(self.term.members, np.array(list(clients), dtype=np.int64))
+        self._catalogue(Phase.PREDICT, ranks, 0)
 
     def measure(self, part: str) -> Evaluation:
         """The means of the metrics over the clients that have held-out items."""
@@ -181,18 +160,91 @@ class Server:
         return Evaluation.from_totals(names, totals, round(fixed_point.decode(count)))
 
     def take_loss(self) -> float:
-        """The mean loss of a sample since the last call, an epoch ago."""
-        return self._sum(Phase.SUM_LOSS) / self.batches.total
+        """The mean loss of a sample since the last call, an epoch ago, or since the term began."""
+        samples, self._samples = self._samples, 0
+        return self._sum(Phase.SUM_LOSS) / max(1, samples)
+
+    def keep(self) -> None:
+        """The present parameters are the best so far."""
+        self._carry_out([self._script.everybody(Phase.KEEP)])
+
+    def go_back(self) -> None:
+        self._carry_out([self._script.everybody(Phase.GO_BACK)])
+
+    def checkpoint(self, number: int) -> bytes:
+        """Everybody has written one when this returns; the server's own is what it returns."""
+        self._caller.stores["number"] = pack_numbers([number])
+        self._carry_out([self._script.checkpoint(self._heirs)])
+        self._checkpoint = number
+        return self._snapshot()
+
+    def _snapshot(self) -> bytes:
+        term, topology, stores = self.term, self.topology, self._caller.stores
+        contacts = {name: _pack(values) for name, values in self._script.contacts.arrays().items()}
+        snapshot = Snapshot(
+            format=FORMAT,
+            number=self._checkpoint,
+            term=term.number,
+            run=self._caller.run,
+            members=_pack(term.members),
+            listed_offsets=_pack(topology.listed.offsets),
+            listed=_pack(topology.listed.values),
+            owner=_pack(topology.owner),
+            planner=term.plan.planner,
+            seed=topology.seed,
+            publics=term.publics,
+            contacts=contacts,
+            interactions=self.batches.total,
+            steps=self.steps,
+            samples=self._samples,
+            traffic=self.ledger.lines(),
+            estates=stores["estates"],
+            estate_keys=stores["estate keys"],
+        )
+        return msgspec.msgpack.encode(snapshot)
+
+    @classmethod
+    def restored(cls, content: bytes, config: Config, line: Line) -> Server:
+        """From the server's own checkpoint; `resume` then takes everybody back to theirs."""
+        try:
+            saved = msgspec.msgpack.decode(content, type=Snapshot)
+        except msgspec.DecodeError as error:
+            raise CheckpointError(f"the server's checkpoint cannot be read: {error}") from error
+        if saved.format != FORMAT:
+            raise CheckpointError(
+                f"the server's checkpoint has format {saved.format}, expected {FORMAT}; use the "
+                "version of lpgcn that wrote it"
+            )
+        listed = Ragged(_unpack(saved.listed_offsets), _unpack(saved.listed))
+        plan = Plan(_unpack(saved.owner), saved.planner)
+        topology = Topology(listed, plan.owner, saved.seed)
+        term = Term(saved.term, _unpack(saved.members), plan, topology, saved.publics)
+        caller = Caller(config, term.members, topology.n_items, line, saved.run)
+        caller.ledger = Ledger(topology.is_owner, saved.traffic)
+        script = Script(topology, config)
+        script.contacts.restore({name: _unpack(one) for name, one in saved.contacts.items()})
+        estates = {"estates": saved.estates, "estate keys": saved.estate_keys}
+        caller.stores |= term.directory | estates
+        server = cls(config, caller, term, script, saved.interactions)
+        server._checkpoint, server.steps = saved.number, saved.steps
+        server._samples = saved.samples
+        return server
+
+    def resume(self, stretch: int) -> None:
+        """Everybody goes on from the checkpoint that this server was restored from."""
+        self._caller.begin_stretch(stretch)
+        numbers = np.full(self.topology.n_clients, self._checkpoint)
+        self._caller.carry_out(resuming(numbers))
 
     def _carry_out(self, rounds: Iterable[Round]) -> None:
-        self._pass += 1
+        self._caller.begin_pass()
         for one in rounds:
-            self._caller.carry_out(one, self._pass)
+            self._caller.carry_out(one)
 
     def _catalogue(self, phase: Phase, clients: Int64, numbers: int) -> None:
         with self.ledger.measuring():
             self._carry_out(self._script.prediction())
-            self._caller.carry_out(self._script.catalogue(phase, clients, numbers), self._pass)
+            self._caller.carry_out(self._script.catalogue(phase, clients, numbers))
 
     def _sum(self, phase: Phase) -> float:
         self._carry_out([self._script.sums(phase)])
@@ -205,55 +257,9 @@ class Server:
         return [int(total) for total in masked.sum(axis=0, dtype=np.uint64)]
 
 
-def initialise(
-    config: Config,
-    n_clients: int,
-    n_items: int,
-    planner: Planner,
-    transport: Transport,
-    *,
-    witness: Witness | None = None,
-    watch: Watch | None = None,
-) -> Server:
-    """keys → tokens → plan → verification (Algorithms 2, 3 and 8): a server that can train."""
-    caller = Caller(config, n_clients, n_items, transport, witness, watch)
-    for one in opening(n_clients, n_items, key_client(config.seed, n_clients), None):
-        caller.carry_out(one, 0)
-    listed = _places(caller.stores, n_clients, n_items)
-    plan = planner(
-        TokenGraph.from_pairs(listed.rows, listed.values, n_clients=n_clients, n_tokens=n_items)
-    )
-    # Handles and mask peers are the server's secret, and different in every run.
-    seed = secrets.randbits(63)
-    topology = Topology(listed, plan.owner, seed)
-    script = Script(topology, config)
-    caller = caller.planned(topology.is_owner)
-    peers = mask_peers(n_clients, permutation(seed, Purpose.MASK_CIRCLE, n_clients))
-    for one in script.verification(peers):
-        caller.carry_out(one, 0)
-    return Server(config, caller, plan, topology, script)
+def _pack(values: Int64) -> bytes:
+    return values.astype("<i8").tobytes()
 
 
-def key_client(seed: int, n_clients: int) -> int:
-    """u_c, drawn at random (Algorithm 2, line 5)."""
-    return int(integers(seed, Purpose.KEY_CLIENT, [0], n_clients)[0])
-
-
-def _places(stores: Stores, n_clients: int, n_items: int) -> Ragged:
-    """Algorithm 3, line 1: what was listed, from now on known by its place in the catalogue."""
-    (catalogue,) = stores["catalogue"].values()
-    place_of = {token: place for place, token in enumerate(catalogue)}
-    if len(place_of) != n_items or len(catalogue) != n_items:
-        raise MalformedMessageError(
-            f"a catalogue of {len(catalogue)} tokens, {len(place_of)} of them different; expected "
-            f"{n_items}"
-        )
-    lists = []
-    for client in range(n_clients):
-        tokens = stores["lists"][client]
-        if len(set(tokens)) != len(tokens) or not place_of.keys() >= set(tokens):
-            raise MalformedMessageError(
-                f"client {client} listed a token twice, or one that is not in the catalogue"
-            )
-        lists.append(np.array([place_of[token] for token in tokens], dtype=np.int64))
-    return Ragged.from_arrays(lists)
+def _unpack(content: bytes) -> Int64:
+    return np.frombuffer(content, dtype="<i8").astype(np.int64)

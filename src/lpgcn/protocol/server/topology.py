@@ -23,7 +23,7 @@ class Topology:
     """Lists of places, the owner of every place, and a seed that only the server has."""
 
     def __init__(self, listed: Ragged, owner: Int64, seed: int) -> None:
-        self.listed, self.owner = listed, owner
+        self.listed, self.owner, self.seed = listed, owner, seed
         self.n_clients, self.n_items = len(listed), len(owner)
         client, place = listed.rows, listed.values
         foreign = np.flatnonzero(owner[place] != client)

@@ -25,20 +25,34 @@ from lpgcn.protocol.errors import (
 )
 from lpgcn.ragged import Int64
 
-VERSION: Final = 2
+VERSION: Final = 3
 RUN_BYTES: Final = 16
 _HEADER: Final = struct.Struct(">B16sQBBI")
 HEADER_BYTES: Final = _HEADER.size
+
+
+STRETCH_PASSES: Final = 1 << 24
+"""A *stretch* is what runs without going back: from one RESUME to the next. Its number is the high
+part of its passes' numbers, so that what is run again runs under numbers never used before."""
 
 
 class Header(msgspec.Struct, frozen=True, order=True):
     """Where a message belongs. Headers of one party's messages rise strictly."""
 
     pass_number: int
-    """Initialisation is pass 0; every later pass goes forward and, in training, backward."""
+    """RESUME and initialisation are the first pass of a stretch; every later pass goes forward and,
+    in training, backward."""
     phase: int
     layer: int = 0
     """Of propagation, in the phases that have layers."""
+
+    @property
+    def stretch(self) -> int:
+        return self.pass_number // STRETCH_PASSES
+
+    @property
+    def begins_stretch(self) -> bool:
+        return self.pass_number % STRETCH_PASSES == 0
 
 
 class Message(
@@ -51,6 +65,19 @@ class Message(
 
 class Ask(Message, tag=1, frozen=True):
     """Server → client: nothing but the header, which says what is asked."""
+
+
+class Resume(Message, tag=13, frozen=True):
+    """Server → client: go on from a checkpoint of its own; from the beginning, if it is 0."""
+
+    number: bytes
+
+
+class Begin(Message, tag=14, frozen=True):
+    """Server → client: a term begins, the first one if it is 0, with so many members."""
+
+    term: bytes
+    members: bytes
 
 
 class PublicKeys(Message, tag=2, frozen=True):
@@ -76,14 +103,20 @@ class Placement(Message, tag=4, frozen=True):
     owned: bytes
     offsets: bytes
     listed: bytes
+    root: bytes
+    """Of the directory of all public keys; whatever key the server hands out comes with the proof
+    that it is in there (see `crypto.directory`)."""
+    own: bytes
+    """This client's own entry of it."""
     peers: bytes
-    """Public keys of the clients that share masks with this one."""
+    """Entries of the clients that share masks with this one."""
 
 
 class Questions(Message, tag=5, frozen=True):
     """Server → client: who asks about which of its listed items (Algorithm 2, line 17).
 
-    Asker a asks about `positions[offsets[a]:offsets[a + 1]]` of what was uploaded.
+    Asker a asks about `positions[offsets[a]:offsets[a + 1]]` of what was uploaded; `askers` are
+    entries of the directory.
     """
 
     askers: bytes
@@ -139,7 +172,7 @@ class Samples(Message, tag=9, frozen=True):
     """Server → batch client: the vectors it wished for, and its negatives (Algorithm 9, line 1).
 
     Negatives are in the order of their places; `contacts` are the handles of their owners, and
-    `new_contacts` the public keys of those that this client meets for the first time.
+    `new_contacts` the directory entries of those that this client meets for the first time.
     """
 
     granted: bytes
@@ -180,6 +213,43 @@ class Catalogue(Message, tag=12, frozen=True):
     """Server → client: the final vectors of all items, in the order of the catalogue."""
 
     items: bytes
+
+
+class Mark(Message, tag=15, frozen=True):
+    """Server → client: write a checkpoint; as owner, leave a copy of its items' state, sealed to
+    these heirs (entries of the directory), with the server."""
+
+    number: bytes
+    heirs: bytes
+
+
+class Estates(Message, tag=16, frozen=True):
+    """Server → heir: copies that it can open, of checkpoint `number`, for the items' new owners.
+
+    Estate e has `counts[e]` items. Bundle b takes from estate `bundles[b]` the rows
+    `rows[offsets[b]:offsets[b + 1]]` for the receiver `receivers[b]`, a directory entry.
+    """
+
+    number: bytes
+    keys: bytes
+    """Of each estate, sealed to this heir."""
+    estates: bytes
+    counts: bytes
+    bundles: bytes
+    receivers: bytes
+    offsets: bytes
+    rows: bytes
+
+
+class Bequests(Message, tag=17, frozen=True):
+    """Server → owner: the state of items that it owns from now on, one package a bundle.
+
+    Package p has `counts[p]` items, which are the next of `rows`, positions in what it owns.
+    """
+
+    packages: bytes
+    counts: bytes
+    rows: bytes
 
 
 class Reply(Message, tag=32, frozen=True):
@@ -239,6 +309,20 @@ class Numbers(Message, tag=40, frozen=True):
     """Client → server: masked 64-bit numbers."""
 
     masked: bytes
+
+
+class Estate(Message, tag=41, frozen=True):
+    """Client → server: its checkpoint is written; as owner, the state of its items under a fresh
+    key, and that key sealed to each heir."""
+
+    content: bytes = b""
+    keys: bytes = b""
+
+
+class Bundles(Message, tag=42, frozen=True):
+    """Heir → server: what it opened, sealed to each receiver."""
+
+    packages: bytes
 
 
 def encode_header(run: bytes, header: Header, party: int) -> bytes:

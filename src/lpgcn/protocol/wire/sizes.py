@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,8 +20,11 @@ SEED_BYTES: Final = 8
 SHARED_BYTES: Final = KEY_BYTES + SEED_BYTES
 """The shared key S and the seed that all clients, and not the server, draw from."""
 SEALED_SHARED_BYTES: Final = SHARED_BYTES + SEAL_OVERHEAD
+SEALED_KEY_BYTES: Final = KEY_BYTES + SEAL_OVERHEAD
 ANSWER_KEYS: Final = 2 * KEY_BYTES
 """A verification answer carries K_u and a fresh pairwise key before its bits."""
+HEIRS: Final = 3
+"""Clients besides its owner to whom a copy of an item's state is sealed, if there are so many."""
 NO_WISH: Final = 0xFFFFFFFF
 """Fills the slots that a client has no wish for."""
 
@@ -69,6 +73,20 @@ class Sizes:
             Kind.SCALARS: self.pair.itemsize,
         }
         return plain[kind], self._tag(kind)
+
+    def node(self, tables: Sequence[str]) -> np.dtype[np.void]:
+        """The state of one node in these tables: its parameters, Adam's means and count, and the
+        parameters that were kept as the best so far."""
+        vector = (self.pair["coefficient"], (self.vector // self.pair["coefficient"].itemsize,))
+        state = np.dtype(
+            [(name, *vector) for name in ("parameter", "mean", "square")]
+            + [("steps", "<i8"), ("kept", *vector)]
+        )
+        return np.dtype([(name, state) for name in sorted(tables)])
+
+    def package(self, tables: Sequence[str]) -> tuple[int, int]:
+        """A bequest, sealed: bytes an item, and besides."""
+        return self.node(tables).itemsize, SEAL_OVERHEAD
 
     @property
     def introduction(self) -> int:

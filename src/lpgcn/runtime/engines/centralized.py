@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import load
 
 from lpgcn import fixed_point
+from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, evaluate
-from lpgcn.model.adam import Gradient
-from lpgcn.model.backbone import BACKBONES, BUILDING
-from lpgcn.model.batches import Batch, Batches
+from lpgcn.model.adam import STATE, Adam, Gradient
+from lpgcn.model.backbone import BACKBONES, BUILDING, NodeKind
+from lpgcn.model.batches import Batch
 from lpgcn.model.initial import initial_tables
-from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
+from lpgcn.model.kernels import Floats
+from lpgcn.model.loss import LossGradient, pair_gradients
 from lpgcn.model.propagation import (
     Backward,
     Forward,
@@ -25,102 +28,127 @@ from lpgcn.model.propagation import (
     building_push,
     gradient_of_building,
 )
-from lpgcn.model.sampling import (
-    SamplingError,
-    VirtualItems,
-    catalogue,
-    listing_keys,
-    places,
-    positive_ranks,
-    renumbered,
-    union,
-    virtual_items,
-)
 from lpgcn.ragged import Int64, Ragged
-from lpgcn.runtime.engines.engine import Part, Tables, Vectors, masked_items
+from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.engines.engine import (
+    Inspector,
+    Part,
+    RunInterruptedError,
+    Tables,
+    Vectors,
+    masked_items,
+)
+from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.traffic import TrafficSummary
+from lpgcn.terms import Term, TermError, term_at
 
+__all__ = ["Centralized", "Sampler"]
 
-class Sampler:
-    """Draws the batches of a data set, and the virtual items that negatives keep clear of."""
-
-    def __init__(self, train: Interactions, config: Config) -> None:
-        self._seed, self._n_items = config.seed, train.n_items
-        if not train.user_degrees.all():
-            nobody = int(np.flatnonzero(train.user_degrees == 0)[0])
-            raise SamplingError(
-                f"user {nobody} (by index) has no training items, so no positive can be drawn; "
-                "leave such users out of the data"
-            )
-        self.real = train.by_user
-        self.catalogue = catalogue(config.seed, train.n_items)
-        count, ratio = config.alpha
-        self.virtual = virtual_items(
-            config.seed,
-            np.arange(train.n_users),
-            self.real,
-            train.n_items,
-            VirtualItems(count, ratio, config.virtual_draw),
-            train.item_degrees.astype(np.float64),
-        )
-        listed = union(self.real, self.virtual, train.n_items)
-        self.listed_places = renumbered(listed, places(self.catalogue))
-        """What each user lists, real or virtual, by place in the catalogue."""
-        self.batches = Batches(
-            config.seed,
-            config.batch_size,
-            len(train),
-            train.n_users,
-            train.n_items,
-            listing_keys(self.listed_places, train.n_items),
-        )
-
-    def pairs(self, batch: Batch) -> Pairs:
-        """With everybody's positives. These are called by their ids, a negative by n_items + its
-        place."""
-        real, users, n_items = self.real, batch.users, self._n_items
-        ranks = positive_ranks(self._seed, batch.epoch, batch.positions, real.lengths[users])
-        positives = real.values[real.offsets[users] + ranks]
-        return Pairs.from_samples(users, positives, n_items + batch.negatives, 2 * n_items)
+_LOSS: Final = "loss"
+_WHERE: Final = "where"
+"""Samples since the last report, the number of the term, and the next epoch and step."""
 
 
 class Centralized:
-    """A backbone on the whole graph: an `Engine`."""
+    """A backbone on the whole graph: an `Engine`.
 
-    def __init__(self, split: Split, config: Config, machine: Machine) -> None:
-        train = split.train
-        self._split, self._config = split, config
-        kernels = self._kernels = machine.kernels
-        self._ranker = machine.ranker
-        users_of_items = Ragged.from_pairs(train.items, train.users, train.n_items)
-        self._users = Nodes("the users", train.user_degrees, train.by_user, config, kernels)
-        self._items = Nodes("the items", train.item_degrees, users_of_items, config, kernels)
-        self.sampler = Sampler(train, config)
-        self._item_ids = np.concatenate((np.arange(train.n_items), self.sampler.catalogue))
+    With a log of terms a step is on the graph of the members of its term. Who is not among them
+    keeps its row as it is and has no part in anything: no edges, no samples, no measurement.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        config: Config,
+        machine: Machine,
+        *,
+        checkpoints: Checkpoints | None = None,
+        terms: Sequence[Term] = (),
+    ) -> None:
+        self._split, self._config, self._terms = split, config, terms
+        _check_members(terms, split.n_users)
+        self._kernels, self._ranker = machine.kernels, machine.ranker
+        self._checkpoints = InMemory() if checkpoints is None else checkpoints
         self._backbone = BACKBONES[config.model]
-        self._adam = {
-            name: adam
-            for kind, count in (("users", train.n_users), ("items", train.n_items))
-            for name, adam in initial_tables(
-                self._backbone.held(kind),  # type: ignore[arg-type]
-                config.seed,
-                np.arange(count),
-                table_rows=count,
-                config=config,
-                kernels=kernels,
-            ).items()
-        }
+        self._enter(term_at(terms, 0, 0) if terms else None)
+        self._item_ids = np.concatenate((np.arange(split.n_items), self.sampler.catalogue))
+        self._adam = self._initial()
         self._vectors: Vectors | None = None
-        self._loss_total = 0
+        self._next = (0, 0)
+        self._loss_total = self._samples = 0
+
+    def _enter(self, term: Term | None) -> None:
+        """The graph and the samples of a term's members; None is everybody."""
+        self._term, train, config = term, self._split.train, self._config
+        self._members = None
+        if term and len(term.members) < train.n_users:
+            self._members = np.array(term.members)
+        self.sampler = Sampler(train, config, self._members)
+        edges = _only(train, self._members)
+        users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
+        kernels = self._kernels
+        self._users = Nodes("the users", edges.user_degrees, edges.by_user, config, kernels)
+        self._items = Nodes("the items", edges.item_degrees, users_of_items, config, kernels)
+
+    def _go_to(self, epoch: int, step: int) -> None:
+        """Enter the term of a step, if it is another than the present one. Who joins begins anew,
+        and so does the sum of losses: who left has taken its part along."""
+        before = self._term
+        if before and (term := term_at(self._terms, epoch, step)) is not before:
+            self._enter(term)
+            self._begin_anew(np.setdiff1d(term.members, before.members))
+            self._loss_total = self._samples = 0
+
+    def _begin_anew(self, users: Int64) -> None:
+        """Their rows are as at the beginning, also of those who were there before."""
+        for name, fresh in self._drawn("users", users).items():
+            state = self._adam[name].state()
+            for key, value in fresh.state().items():
+                state[key][users] = value
+            self._adam[name].restore(state)
+
+    def _initial(self) -> dict[str, Adam]:
+        """All tables, also of those who join later."""
+        return self._drawn("users", np.arange(self._split.n_users)) | self._drawn(
+            "items", np.arange(self._split.n_items)
+        )
+
+    def _drawn(self, kind: NodeKind, rows: Int64) -> dict[str, Adam]:
+        """Rows of the tables of a kind; Xavier knows who was there at the beginning."""
+        first = len(self._terms[0].members) if self._terms else self._split.n_users
+        return initial_tables(
+            self._backbone.held(kind),
+            self._config.seed,
+            rows,
+            table_rows=first if kind == "users" else self._split.n_items,
+            config=self._config,
+            kernels=self._kernels,
+        )
+
+    def _present(self, table: str) -> Int64 | None:
+        """The rows of a table that somebody holds at present: None is all of them."""
+        return self._members if self._backbone.tables[table].kind == "users" else None
+
+    def begin(self) -> None:
+        """A data centre has nothing to agree upon."""
 
     def _begin(self) -> tuple[Forward, Forward]:
         """[half exchange], and the pushes of layer 0."""
         items = self._items.begin(self._adam["items"].parameter)
         if not self._backbone.builds_users:
-            return self._users.begin(self._adam["users"].parameter), items
+            return self._users.begin(self._user_parameters()), items
         built = building_push(self._adam[BUILDING].parameter, self._items)
         return self._users.build(built), items
+
+    def _user_parameters(self) -> Floats:
+        """e_u^(0) of the members, and zero for others, whose vectors nobody computes."""
+        parameter = self._adam["users"].parameter
+        if self._members is None:
+            return parameter
+        present = np.zeros_like(parameter)
+        present[self._members] = parameter[self._members]
+        return present
 
     def _propagate(self) -> tuple[Forward, Forward]:
         """Algorithm 4 but for its last exchange, which may be for some nodes only."""
@@ -164,6 +192,7 @@ class Centralized:
         for forward, loss in ((users, at_users), (items, at_items)):
             total += fixed_point.total(forward.regulariser(loss))
         self._loss_total += total
+        self._samples += batch.size
         return users.backward(at_users), items.backward(at_items)
 
     def _backward(self, users: Backward, items: Backward, batch_size: int) -> dict[str, Gradient]:
@@ -182,27 +211,33 @@ class Centralized:
 
     @property
     def steps_per_epoch(self) -> int:
+        """Of the term of the last step."""
         return self.sampler.batches.steps
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
-        self._train(self.sampler.batches.draw(epoch, step), learning_rate)
+        self._go_to(epoch, step)
+        batch = self.sampler.batches.draw(epoch, step)
+        # An epoch may be over already with the fewer samples of those who are left.
+        if batch.size:
+            self._train(batch, learning_rate)
 
     def _train(self, batch: Batch, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
         users, items = self._loss(batch)
         for name, gradient in self._backward(users, items, batch.size).items():
-            self._adam[name].step(gradient, learning_rate)
+            self._adam[name].step(gradient, learning_rate, self._present(name))
 
     def take_loss(self) -> float:
-        """The mean loss of a sample since the last call, an epoch ago."""
-        total, self._loss_total = self._loss_total, 0
-        return fixed_point.decode(total) / self.sampler.batches.total
+        """The mean loss of a sample since the last call, an epoch ago, or since the term began."""
+        total, samples = self._loss_total, self._samples
+        self._loss_total = self._samples = 0
+        return fixed_point.decode(total) / max(1, samples)
 
     def measure(self, part: Part) -> Evaluation:
         users, items = self._propagate()
         self._vectors = Vectors(users.finish(items.push), items.finish(users.push))
         masked = masked_items(self._split, self._config, part).by_user
-        heldout = self._split.parts[part].by_user
+        heldout = _only(self._split.parts[part], self._members).by_user
         return evaluate(
             self._vectors.users,
             self._vectors.items,
@@ -212,34 +247,90 @@ class Centralized:
             self._ranker,
         )
 
+    def keep(self) -> None:
+        for name, adam in self._adam.items():
+            adam.keep(self._present(name))
+
+    def go_back(self) -> None:
+        for name, adam in self._adam.items():
+            adam.go_back(self._present(name))
+
+    def checkpoint(self, number: int, epoch: int, step: int) -> None:
+        self._next = epoch, step
+        total = self._loss_total
+        # A sum of losses has no largest, so its bytes are written: least first, with a sign.
+        loss = total.to_bytes(total.bit_length() // 8 + 1, "little", signed=True)
+        term = list(self._terms).index(self._term) if self._term else 0
+        arrays = {
+            **self.state(),
+            _LOSS: np.frombuffer(loss, dtype=np.uint8),
+            _WHERE: np.array([self._samples, term, epoch, step], dtype=np.int64),
+        }
+        self._checkpoints.write(number, packed(arrays))
+
+    def resume(self, number: int) -> bool:
+        self._vectors = None
+        if number == 0:
+            self._adam, self._loss_total, self._samples = self._initial(), 0, 0
+            self._enter(term_at(self._terms, 0, 0) if self._terms else None)
+            return False
+        found = load(self._checkpoints.read(number))
+        for name, adam in self._adam.items():
+            adam.restore({key: found[f"{name}.{key}"] for key in STATE})
+        self._loss_total = int.from_bytes(found[_LOSS].tobytes(), "little", signed=True)
+        self._samples, term, epoch, step = found[_WHERE].tolist()
+        self._next = epoch, step
+        if self._terms and self._terms[term] is not self._term:
+            self._enter(self._terms[term])
+        return self.renew()
+
+    def recover(self, error: RunInterruptedError) -> list[int]:
+        raise error
+
+    def renew(self) -> bool:
+        """Nobody waits: the log says who is a member, and when."""
+        self._go_to(*self._next)
+        return False
+
+    def inspector(self) -> Inspector:
+        return self
+
     def vectors(self) -> Vectors:
+        """Of the last measurement; zero for users who were no members then."""
         assert self._vectors is not None, "vectors are those of a measurement"
         return self._vectors
 
-    def parameters(self) -> Tables:
-        return {name: adam.parameter.copy() for name, adam in self._adam.items()}
-
-    def set_parameters(self, parameters: Mapping[str, npt.NDArray[Any]]) -> None:
-        for name, adam in self._adam.items():
-            adam.restore({**adam.state(), "parameter": parameters[name]})
-
     def state(self) -> Tables:
-        """Everything that the next step depends on, besides the configuration and the data."""
+        """Every parameter with its Adam state, and what was kept as the best so far."""
         return {
             f"{name}.{key}": value
             for name, adam in self._adam.items()
             for key, value in adam.state().items()
         }
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        for name, adam in self._adam.items():
-            adam.restore({key: state[f"{name}.{key}"] for key in adam.state()})
-
     def traffic(self) -> TrafficSummary | None:
         return None
 
     def close(self) -> None:
         """A data centre has no parties to end."""
+
+
+def _check_members(terms: Sequence[Term], n_users: int) -> None:
+    for term in terms:
+        if term.members[-1] >= n_users:
+            raise TermError(
+                f"the term from epoch {term.epoch}, step {term.step} on has member "
+                f"{term.members[-1]}, but the data has users 0 to {n_users - 1} only; give the "
+                "log of a run on the same data"
+            )
+
+
+def _only(interactions: Interactions, members: Int64 | None) -> Interactions:
+    """Those of the members, with all users still counted; None is everybody."""
+    if members is None:
+        return interactions
+    chosen = _flags(interactions.n_users, members)[interactions.users]
+    return replace(interactions, users=interactions.users[chosen], items=interactions.items[chosen])
 
 
 def _flags(size: int, rows: Int64) -> npt.NDArray[np.bool_]:

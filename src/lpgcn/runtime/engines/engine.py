@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
+from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Evaluation
 from lpgcn.model.kernels import Floats
 from lpgcn.runtime.traffic import TrafficSummary
@@ -28,8 +28,35 @@ class Vectors:
     items: Floats
 
 
+class RunInterruptedError(LpgcnError):
+    """A step cannot be finished, but the run can go on from a checkpoint."""
+
+
+class Inspector(Protocol):
+    """The one door through which an experiment looks into all parties at once.
+
+    A network does not have it: there the state of a client never leaves its device.
+    """
+
+    def vectors(self) -> Vectors:
+        """The final vectors of the last measurement, for the saved model."""
+        ...
+
+    def state(self) -> Tables:
+        """Every parameter with its Adam state, and what was kept as the best so far."""
+        ...
+
+
 class Engine(Protocol):
-    """A model in training. Same configuration, same data: the same bits from every engine."""
+    """A model in training. Same configuration, same data: the same bits from every engine.
+
+    What belongs to the model stays where it is: the loop only says when to keep it, to go back to
+    what was kept, to write a checkpoint, and to go on from one.
+    """
+
+    def begin(self) -> None:
+        """At the first step; a federation's parties make their keys and their plan."""
+        ...
 
     @property
     def steps_per_epoch(self) -> int: ...
@@ -42,20 +69,40 @@ class Engine(Protocol):
 
     def measure(self, part: Part) -> Evaluation: ...
 
-    def vectors(self) -> Vectors:
-        """The final vectors of the last measurement, for the saved model."""
+    def keep(self) -> None:
+        """The present parameters are the best so far."""
         ...
 
-    def parameters(self) -> Tables: ...
+    def go_back(self) -> None:
+        """To the parameters that were kept last."""
+        ...
 
-    def set_parameters(self, parameters: Mapping[str, npt.NDArray[Any]]) -> None: ...
+    def checkpoint(self, number: int, epoch: int, step: int) -> None:
+        """Everything that the next step depends on, step `step` of epoch `epoch`, is durable where
+        it belongs; numbers rise."""
+        ...
 
-    def state(self) -> Tables: ...
+    def resume(self, number: int) -> bool:
+        """Go on from a checkpoint: 0 is the beginning. True if somebody is missing now: then a term
+        has begun, and the next checkpoint is due."""
+        ...
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None: ...
+    def recover(self, error: RunInterruptedError) -> list[int]:
+        """Wait until the run can go on, and say from which checkpoints; an engine whose parties do
+        not come back raises what it was given."""
+        ...
+
+    def renew(self) -> bool:
+        """Right after a checkpoint: let in who waits. Then a term has begun, and the next
+        checkpoint is due."""
+        ...
 
     def traffic(self) -> TrafficSummary | None:
         """What was sent, where there are parties that send."""
+        ...
+
+    def inspector(self) -> Inspector | None:
+        """None where parties are out of sight."""
         ...
 
     def close(self) -> None:

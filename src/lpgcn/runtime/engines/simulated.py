@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
@@ -20,8 +21,16 @@ from lpgcn.runtime.traffic import TrafficSummary, summarise
 class Simulated(Centralized):
     """The centralised engine, and beside it the lists, the plan and the ledger of a federation."""
 
-    def __init__(self, split: Split, config: Config, planner: Planner, machine: Machine) -> None:
-        super().__init__(split, config, machine)
+    def __init__(
+        self,
+        split: Split,
+        config: Config,
+        planner: Planner,
+        machine: Machine,
+        *,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        super().__init__(split, config, machine, checkpoints=checkpoints)
         listed = self.sampler.listed_places
         self.plan = planner(TokenGraph(listed, split.n_items))
         # Handles are only numbers here: nobody is there to whom they could tell anything.
@@ -49,6 +58,18 @@ class Simulated(Centralized):
     def measure(self, part: Part) -> Evaluation:
         self._accounting.measure(RANK_PHASES[part])
         return super().measure(part)
+
+    def keep(self) -> None:
+        self._accounting.keep()
+        super().keep()
+
+    def go_back(self) -> None:
+        self._accounting.go_back()
+        super().go_back()
+
+    def checkpoint(self, number: int, epoch: int, step: int) -> None:
+        self._accounting.checkpoint()
+        super().checkpoint(number, epoch, step)
 
 
 def token_graph(split: Split, config: Config) -> TokenGraph:

@@ -1,4 +1,4 @@
-"""What an experiment asks of a client besides the protocol: to look into it, and to set it back.
+"""What an experiment asks of a client besides the protocol: to look into it, behind `Inspector`.
 
 A deployment has no such door: there the state of a client stays on its device.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
-from safetensors.numpy import load
 
 from lpgcn.protocol.client.client import Client
 from lpgcn.runtime.arrays import packed
@@ -23,7 +22,7 @@ def handle(client: Client, request: bytes) -> bytes:
 
 
 def export(client: Client, request: bytes) -> bytes:
-    """Its parameters and their Adam state: what a checkpoint of this client holds."""
+    """Its parameters and their Adam state."""
     return packed(
         {
             f"{name}.{key}": value
@@ -32,14 +31,6 @@ def export(client: Client, request: bytes) -> bytes:
         }
         | {"rows": client.party.owned_items()}
     )
-
-
-def restore(client: Client, state: bytes) -> bytes:
-    """Go on from a checkpoint, this client's own export."""
-    tables = load(bytes(state))
-    for name, adam in client.party.tables().items():
-        adam.restore({key: tables[f"{name}.{key}"] for key in adam.state()})
-    return b""
 
 
 def vectors(client: Client, request: bytes) -> bytes:
@@ -53,5 +44,5 @@ def recommend(client: Client, request: bytes) -> bytes:
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
-    action.__name__: action for action in (handle, export, restore, vectors, recommend)
+    action.__name__: action for action in (handle, export, vectors, recommend)
 }

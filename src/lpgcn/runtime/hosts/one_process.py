@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.protocol.client.client import Client
@@ -32,8 +34,19 @@ class Host(Protocol):
 class OneProcess:
     """All clients in this process."""
 
-    def __init__(self, profiles: Mapping[int, bytes], witness: Witness | None = None) -> None:
-        self.clients = {index: Client(profile, witness) for index, profile in profiles.items()}
+    def __init__(
+        self,
+        profiles: Mapping[int, bytes],
+        witness: Witness | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Each client's checkpoints are in a folder of its own in `folder`, or in memory."""
+        self.clients = {
+            index: Client(
+                profile, witness, InMemory() if folder is None else InFolder(folder / str(index))
+            )
+            for index, profile in profiles.items()
+        }
 
     def perform(self, action: str, arguments: Arguments) -> Arguments:
         act, clients = ACTIONS[action], self.clients
@@ -53,8 +66,13 @@ class Calls:
         return self._host.perform("handle", requests)
 
 
-def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
-    """What each client is started with: its own interactions, and nothing of anybody else's."""
+def profiles(
+    split: Split, config: Config, n_members: int | None = None
+) -> Iterable[tuple[int, bytes]]:
+    """What each client is started with: its own interactions, and nothing of anybody else's.
+
+    `n_members` are in the first term, if not all of them.
+    """
     popularity, seed = b"", config.seed
     # The server draws the batches from its seed: who has it knows which handle is whose.
     config = config.changed(seed=0)
@@ -63,7 +81,7 @@ def profiles(split: Split, config: Config) -> Iterable[tuple[int, bytes]]:
     for user in range(split.n_users):
         profile = Profile(
             index=user,
-            n_users=split.n_users,
+            n_users=n_members or split.n_users,
             n_items=split.n_items,
             config=config,
             seed=seed,

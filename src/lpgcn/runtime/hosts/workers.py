@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any, Final
@@ -42,9 +43,10 @@ class Worker:
     All workers put their answers into one inbox, where they lie in the order of their arrival.
     """
 
-    def __init__(self, inbox: SimpleQueue[Answer]) -> None:
+    def __init__(self, inbox: SimpleQueue[Answer], folder: Path | None) -> None:
         # -P: a module of the same name in the present folder is not what is meant.
         command = [sys.executable, "-P", "-m", "lpgcn.runtime.hosts.workers"]
+        command += [] if folder is None else [str(folder)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=_PIPE_BYTES
         )
@@ -93,10 +95,13 @@ class Worker:
 class Workers:
     """A `Host` that shares its clients out among processes."""
 
-    def __init__(self, profiles: Iterable[tuple[int, bytes]], count: int) -> None:
+    def __init__(
+        self, profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None = None
+    ) -> None:
+        """Each client's checkpoints are in a folder of its own in `folder`, or in memory."""
         self._failure: BaseException | None = None
         self._inbox: SimpleQueue[Answer] = SimpleQueue()
-        self._workers = [Worker(self._inbox) for _ in range(count)]
+        self._workers = [Worker(self._inbox, folder) for _ in range(count)]
         try:
             dict(self.perform(_START, profiles))
         except BaseException:
@@ -185,6 +190,7 @@ def main() -> None:
     # garbage among a million live objects would only take time.
     gc.disable()
     host = OneProcess({})
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     answers = sys.stdout.buffer
     # Whatever a library prints must not end up between two frames.
     sys.stdout = sys.stderr
@@ -196,7 +202,7 @@ def main() -> None:
         answer: Answer
         try:
             if action == _START:
-                host.clients |= OneProcess(arguments).clients
+                host.clients |= OneProcess(arguments, folder=folder).clients
                 answer = "", dict.fromkeys(arguments, b"")
             else:
                 answer = "", dict(host.perform(action, arguments.items()))

@@ -3,7 +3,9 @@
 data.toml         which data, and their fingerprint
 config.toml       the configuration; it can be given to --config again
 metrics.jsonl     one line an epoch
-checkpoint.safetensors   everything that the next step depends on
+progress/         how far the run was at its last two checkpoints
+state/            these checkpoints, in a folder for each party
+terms.jsonl       of a federation over a network: who was a member when
 model/            the trained model (see `Recommender`)
 summary.json      what came out, written last
 """
@@ -11,18 +13,17 @@ summary.json      what came out, written last
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from safetensors import SafetensorError, safe_open
 
+from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, convert, read_config, read_toml, write_toml
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.files import write_atomically
-from lpgcn.runtime.arrays import packed
-from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
 
@@ -54,6 +55,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     stopping: EarlyStopping
     epoch: int = 0
+    step: int = 0
+    """Of the next epoch: so many are done."""
+    steps: int = 0
+    """Of the whole run."""
     seconds: float = 0.0
     best: EpochMetrics | None = None
     """The epoch with the best validation so far."""
@@ -78,15 +83,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     traffic: TrafficSummary | None = None
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The end of an epoch: how far the run is, the engine's state, the best parameters so far."""
-
-    progress: Progress
-    state: Tables
-    best: Tables
-
-
 class RunFolder:
     """Reads and writes the files of one run."""
 
@@ -94,32 +90,49 @@ class RunFolder:
         self.path = path
         self._data, self._config = path / "data.toml", path / "config.toml"
         self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
-        self._checkpoint = path / "checkpoint.safetensors"
-        self.model = path / "model"
+        self.terms = path / "terms.jsonl"
+        self._progress_folder = path / "progress"
+        self._progress = InFolder(self._progress_folder)
+        self.state, self.model = path / "state", path / "model"
 
     @property
     def _files(self) -> tuple[Path, ...]:
-        return self._config, self._data, self._metrics, self._summary, self._checkpoint
+        return self._config, self._data, self._metrics, self._summary, self.terms
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return self._progress_folder, self.state, self.model
 
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder with another run, unless `overwrite`."""
-        present = [path for path in (*self._files, self.model) if path.exists()]
+        present = [path for path in (*self._files, *self._folders) if path.exists()]
         if present and not overwrite:
             raise RunFolderError(
                 f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
                 "continue it with --resume, replace it with --overwrite, or choose another --out"
             )
 
-    def begin(self, run: Run, *, overwrite: bool) -> None:
-        """Start a run here. A folder with another run is left alone unless `overwrite`.
+    @contextmanager
+    def beginning(self, run: Run, *, overwrite: bool) -> Iterator[None]:
+        """Start a run here. A folder with another run is left alone unless `overwrite`; and should
+        the new one not get as far as its first step, the other is still there.
 
         `config.toml` is written last and deleted first: a folder that has one has a run.
         """
         self.check_free(overwrite=overwrite)
+        aside = self.path / ".replaced"
+        _move((self._progress_folder, self.state), aside)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(self.state, ignore_errors=True)
+            _move((aside / self._progress_folder.name, aside / self.state.name), self.path)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
         for path in self._files:
             path.unlink(missing_ok=True)
-        if self.model.exists():
-            shutil.rmtree(self.model)
+        shutil.rmtree(self.model, ignore_errors=True)
         source = {**msgspec.to_builtins(run.source), "fingerprint": run.fingerprint}
         write_toml(self._data, source)
         write_toml(self._config, msgspec.to_builtins(run.config))
@@ -135,29 +148,18 @@ class RunFolder:
         source = convert(values, Source, str(self._data))
         return Run(source=source, config=read_config(self._config), fingerprint=fingerprint)
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
-        arrays |= {f"best.{name}": value for name, value in checkpoint.best.items()}
-        progress = msgspec.json.encode(checkpoint.progress).decode()
-        write_atomically(self._checkpoint, packed(arrays, {"progress": progress}))
+    def save_progress(self, number: int, progress: Progress) -> None:
+        """Written last: with it a checkpoint of the run is complete."""
+        self._progress.write(number, msgspec.json.encode(progress))
 
-    def load_checkpoint(self) -> Checkpoint | None:
-        """The last one, if there is one. What a kill left half-written is removed."""
-        for stale in self.path.glob(".*.tmp"):
+    def checkpoints(self) -> list[int]:
+        """Those of the run that are complete. What a kill left half-written is removed."""
+        for stale in self.path.rglob(".*.tmp"):
             stale.unlink()
-        if not self._checkpoint.exists():
-            return None
-        try:
-            with safe_open(self._checkpoint, framework="np") as file:
-                about = (file.metadata() or {}).get("progress", "")
-                progress = msgspec.json.decode(about, type=Progress)
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, msgspec.DecodeError) as error:
-            raise RunFolderError(
-                f"{self._checkpoint} is damaged: {error}; delete it and --resume begins from the "
-                "first epoch"
-            ) from error
-        return Checkpoint(progress, _under("state.", arrays), _under("best.", arrays))
+        return self._progress.numbers()
+
+    def progress(self, number: int) -> Progress:
+        return msgspec.json.decode(self._progress.read(number), type=Progress)
 
     def metrics(self) -> list[EpochMetrics]:
         """One entry an epoch."""
@@ -197,9 +199,11 @@ class RunFolder:
             ) from error
 
 
-def _under(prefix: str, arrays: Tables) -> Tables:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in arrays.items()
-        if name.startswith(prefix)
-    }
+def _move(folders: Iterable[Path], target: Path) -> None:
+    """Those that are there."""
+    for folder in folders:
+        if folder.exists():
+            target.mkdir(parents=True, exist_ok=True)
+            folder.rename(target / folder.name)
+    if target.exists() and not any(target.iterdir()):
+        target.rmdir()

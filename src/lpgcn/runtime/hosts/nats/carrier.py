@@ -1,0 +1,255 @@
+"""The clients' end of the network: a process with one connection, for one client or thousands.
+
+Requests are handled in the thread that called `run`, one after the other. Beats, and the answer to
+a ping, go out from the connection's thread, however long a client thinks.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from lpgcn import __version__
+from lpgcn.errors import LpgcnError
+from lpgcn.protocol.errors import ReplayedMessageError
+from lpgcn.runtime.hosts.nats import frames as f
+from lpgcn.runtime.hosts.nats.connection import Batch, ClosedError, Connection, Watch
+
+Handler = Callable[[bytes], bytes]
+Request = tuple[int, int, bytes]
+"""A client's number, the request's, and its body."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_BATCH, _BATCH_BYTES, _BATCH_SECONDS = 48, 256 << 10, 0.005
+_TEXT: Final = 4000
+
+
+class RefusedError(LpgcnError):
+    """The server does not want this carrier."""
+
+
+class CarrierEvents:
+    """What an observer is told, in the thread where it happens; this one does not listen."""
+
+    def waiting(self, reason: str, seconds: float) -> None: ...
+    def welcomed(self, indices: Mapping[int, int]) -> None: ...
+    def disconnected(self) -> None: ...
+    def reconnected(self) -> None: ...
+
+
+class Carrier:
+    """Says hello, answers requests until the server says that the run is over."""
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        name: str,
+        offers: Iterable[f.Offer],
+        admit: Callable[[f.Welcome], Mapping[int, Handler]],
+        checkpoints: Callable[[int], Iterable[int]],
+        *,
+        events: CarrierEvents | None = None,
+        beat_seconds: float = f.BEAT_SECONDS,
+    ) -> None:
+        """`admit` makes the clients, once their indices are known; `checkpoints` are asked for by
+        number whenever hello is said."""
+        if not _NAME.fullmatch(name):
+            raise LpgcnError(f"{name!r} is no name of a carrier; expected letters, digits, - and _")
+        self._name, self._offers, self._beat_seconds = name, tuple(offers), beat_seconds
+        self._admit, self._checkpoints = admit, checkpoints
+        self.session = secrets.token_hex(8)
+        self._up = f"up.{name}.{self.session}"
+        self._handlers: Mapping[int, Handler] = {}
+        self._indices: dict[int, int] = {}
+        self._events = events or CarrierEvents()
+        self._inbox: SimpleQueue[Request | f.Down | Exception | None] = SimpleQueue()
+        self._assembler = f.Assembler()
+        self._queued: set[tuple[int, int]] = set()
+        self._hello_due = False
+        self._stopping = False
+        self._batch: Batch = []
+        self._batch_bytes, self._batch_begun = 0, 0.0
+        self.replayed = self.repeated = self.malformed = 0
+        """Late requests, requests that came again before they were handled, unreadable frames."""
+        self._connection = Connection(options, _CarrierWatch(self, self._events))
+
+    def run(self) -> str:
+        """The text with which the run ended; nothing if `stop` was called.
+
+        Raises `RefusedError`, and what no reconnection mends.
+        """
+        try:
+            self._connection.open()
+            self._connection.subscribe(f"down.{self._name}.all", self._hear)
+            self._connection.subscribe(f"down.{self._name}.{self.session}.*", self._hear)
+            self._connection.every(self._beat_seconds, self._beat)
+            self._say_hello()
+            return self._serve()
+        except ClosedError:
+            return ""
+        finally:
+            if self._indices:
+                self._post([(f"{self._up}.bye", f.encode(f.Bye(tuple(self._indices))))])
+            self._connection.close()
+
+    def stop(self) -> None:
+        """From any thread: `run` says goodbye after the request that it is handling."""
+        self._stopping = True
+        self._connection.give_up()
+        self._inbox.put(None)
+
+    def _serve(self) -> str:
+        while not self._stopping:
+            if self._batch and (self._inbox.empty() or self._batch_is_due()):
+                self._send_batch()
+            try:
+                item = self._inbox.get(timeout=None if self._indices else self._hello_seconds())
+            except Empty:
+                self._say_hello()
+                continue
+            if isinstance(item, tuple):
+                self._answer(*item)
+            elif isinstance(item, f.Welcome):
+                self._enter(item)
+            elif isinstance(item, f.Refused):
+                raise RefusedError(f"the server refused {self._name!r}: {item.reason}")
+            elif isinstance(item, f.Finished):
+                return item.text
+            elif isinstance(item, f.RollCall):
+                self._say_hello()
+            elif isinstance(item, Exception):
+                raise item
+        return ""
+
+    def _hello_seconds(self) -> float:
+        return self._beat_seconds * secrets.SystemRandom().uniform(0.75, 1.25)
+
+    def _say_hello(self) -> None:
+        self._hello_due = False
+        offers = tuple(
+            f.Offer(offer.number, offer.wish, tuple(self._checkpoints(offer.number)))
+            for offer in self._offers
+        )
+        hello = f.Hello(f.VERSION, self.session, offers, __version__)
+        pieces = f.cut_frame(hello, secrets.randbits(48))
+        self._post([(f"{self._up}.hello", piece) for piece in pieces])
+
+    def _enter(self, welcome: f.Welcome) -> None:
+        """The clients are kept, unless they have become others."""
+        if welcome.version != f.VERSION:
+            raise RefusedError(
+                f"the server speaks version {welcome.version}, this is {f.VERSION}: update"
+            )
+        if welcome.indices != self._indices:
+            self._handlers = self._admit(welcome)
+            self._indices = dict(welcome.indices)
+        self._events.welcomed(welcome.indices)
+
+    def _answer(self, number: int, request: int, body: bytes) -> None:
+        handler = self._handlers.get(number)
+        try:
+            # Before the welcome there is nobody to ask, and the server asks again.
+            if handler is not None:
+                self._put(number, f.cut(request, handler(body)))
+        except ReplayedMessageError:
+            self.replayed += 1
+        except LpgcnError as error:
+            failure = f.Failure(request, type(error).__name__, str(error)[:_TEXT])
+            self._put(number, [f.encode(failure)])
+        finally:
+            self._queued.discard((number, request))
+
+    def _put(self, number: int, frames: Iterable[bytes]) -> None:
+        if not self._batch:
+            self._batch_begun = time.monotonic()
+        subject = f"{self._up}.{number}"
+        for frame in frames:
+            self._batch.append((subject, frame))
+            self._batch_bytes += len(frame)
+
+    def _batch_is_due(self) -> bool:
+        return (
+            len(self._batch) >= _BATCH
+            or self._batch_bytes >= _BATCH_BYTES
+            or time.monotonic() - self._batch_begun >= _BATCH_SECONDS
+        )
+
+    def _send_batch(self) -> None:
+        self._post(self._batch)
+        self._batch, self._batch_bytes = [], 0
+
+    def _post(self, batch: Batch) -> None:
+        self._connection.post(batch)
+
+    # In the connection's thread.
+
+    def fail(self, error: Exception) -> None:
+        self._inbox.put(error)
+
+    def ask_for_hello(self) -> None:
+        if not self._hello_due:
+            self._hello_due = True
+            self._inbox.put(f.RollCall())
+
+    def _beat(self) -> None:
+        if self._indices:
+            self._post([(f"{self._up}.beat", f.encode(f.Beat()))])
+
+    def _hear(self, subject: str, payload: bytes) -> None:
+        last = subject.rpartition(".")[2]
+        try:
+            frame = f.read_down(payload)
+            if isinstance(frame, f.Part):
+                self._hear_part(subject, last, frame)
+                return
+        except f.FrameError:
+            # The server asks again; where it does not speak our version, hello is refused.
+            self.malformed += 1
+            return
+        self._hear_control(frame)
+
+    def _hear_part(self, subject: str, last: str, part: f.Part) -> None:
+        if last.isdecimal() and (int(last), part.request) in self._queued:
+            self.repeated += 1
+            return
+        body = self._assembler.add(subject, part)
+        if body is None:
+            return
+        if last.isdecimal():
+            self._queued.add((int(last), part.request))
+            self._inbox.put((int(last), part.request, body))
+        else:
+            self._hear_control(f.read_down(body))
+
+    def _hear_control(self, frame: f.Down) -> None:
+        if isinstance(frame, f.Ping):
+            self._post([(f"{self._up}.pong", f.encode(f.Pong()))])
+        elif isinstance(frame, f.RollCall):
+            self.ask_for_hello()
+        else:
+            self._inbox.put(frame)
+
+
+class _CarrierWatch(Watch):
+    def __init__(self, carrier: Carrier, events: CarrierEvents) -> None:
+        self._carrier, self._events = carrier, events
+
+    def waiting(self, reason: str, seconds: float) -> None:
+        self._events.waiting(reason, seconds)
+
+    def disconnected(self) -> None:
+        self._events.disconnected()
+
+    def reconnected(self) -> None:
+        self._carrier.ask_for_hello()
+        self._events.reconnected()
+
+    def overrun(self) -> None:
+        self._carrier.ask_for_hello()
+
+    def failed(self, error: Exception) -> None:
+        self._carrier.fail(error)

@@ -1,0 +1,210 @@
+"""What travels between the switchboard and its carriers, and how long bodies are cut and joined.
+
+A frame is a tagged msgspec struct in MessagePack. The broker takes 1 MiB at most, so that a longer
+body travels as several parts of one request.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lpgcn.errors import LpgcnError
+
+VERSION: Final = 1
+CHUNK_BYTES: Final = 512 * 1024
+LIMIT_BYTES: Final = 1 << 28
+"""Of one body; no message of the protocol comes near it."""
+BEAT_SECONDS: Final = 2.0
+
+
+class FrameError(LpgcnError):
+    """A frame that cannot be read, or parts that do not fit together."""
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Fields in their order; the tag comes first."""
+
+
+class Offer(Frame, frozen=True):
+    """A client that a carrier brings."""
+
+    number: int
+    """Within its carrier."""
+    wish: int | None = None
+    """The index that it would like to have in the federation."""
+    checkpoints: tuple[int, ...] = ()
+    """What it could go on from."""
+
+
+class Hello(Frame, tag=1, frozen=True):
+    """Carrier → server: here we are. Said at the start, after a reconnection, at a roll call."""
+
+    version: int
+    session: str
+    clients: tuple[Offer, ...]
+    software: str
+
+
+class Beat(Frame, tag=2, frozen=True):
+    """Carrier → server: still here."""
+
+
+class Pong(Frame, tag=3, frozen=True):
+    """Carrier → server: the answer to a `Ping`."""
+
+
+class Bye(Frame, tag=4, frozen=True):
+    """Carrier → server: these clients leave on purpose."""
+
+    numbers: tuple[int, ...]
+
+
+class Part(Frame, tag=5, frozen=True):
+    """Both ways: a request, an answer, or a piece of one."""
+
+    request: int
+    part: int
+    parts: int
+    check: int
+    """The CRC-32 of the whole body where there are several parts: those of another sending, with
+    another body, are not mixed in."""
+    body: bytes
+
+
+class Failure(Frame, tag=6, frozen=True):
+    """Carrier → server: the client did not accept the request."""
+
+    request: int
+    kind: str
+    text: str
+
+
+class RollCall(Frame, tag=17, frozen=True):
+    """Server → carrier: say hello, please."""
+
+
+class Welcome(Frame, tag=18, frozen=True):
+    """Server → carrier: you are in."""
+
+    version: int
+    about: bytes
+    """What the clients need to know, as the server's user wrote it."""
+    indices: dict[int, int]
+    """Number within the carrier → index in the federation."""
+
+
+class Refused(Frame, tag=19, frozen=True):
+    """Server → carrier: you are not in."""
+
+    reason: str
+
+
+class Ping(Frame, tag=20, frozen=True):
+    """Server → carrier: are you there?"""
+
+
+class Finished(Frame, tag=21, frozen=True):
+    """Server → carrier: the run is over."""
+
+    text: str
+
+
+Up = Hello | Beat | Pong | Bye | Part | Failure
+Down = RollCall | Welcome | Refused | Ping | Finished | Part
+
+encode: Final = msgspec.msgpack.Encoder().encode
+_UP: Final[msgspec.msgpack.Decoder[Up]] = msgspec.msgpack.Decoder(Up)
+_DOWN: Final[msgspec.msgpack.Decoder[Down]] = msgspec.msgpack.Decoder(Down)
+
+
+def read_up(data: bytes) -> Up:
+    try:
+        return _UP.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FrameError(f"a carrier's frame of {len(data)} bytes: {error}") from error
+
+
+def read_down(data: bytes) -> Down:
+    try:
+        return _DOWN.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FrameError(f"a server's frame of {len(data)} bytes: {error}") from error
+
+
+def cut(request: int, body: bytes) -> Iterator[bytes]:
+    """The frames of a request or an answer, ready to be sent."""
+    if len(body) <= CHUNK_BYTES:
+        yield encode(Part(request, 0, 1, 0, body))
+        return
+    parts, check, view = -(-len(body) // CHUNK_BYTES), zlib.crc32(body), memoryview(body)
+    for part in range(parts):
+        piece = bytes(view[part * CHUNK_BYTES : (part + 1) * CHUNK_BYTES])
+        yield encode(Part(request, part, parts, check, piece))
+
+
+def cut_frame(frame: Frame, request: int) -> Iterator[bytes]:
+    """A frame as it is, or where it is too long as the body of parts: thousands of clients."""
+    data = encode(frame)
+    return iter([data]) if len(data) <= CHUNK_BYTES else cut(request, data)
+
+
+class Assembler:
+    """Joins parts: in any order, some of them twice, those of several sendings mixed.
+
+    What was begun first is forgotten where more than `memory` bytes lie around; whoever waits for
+    it asks again.
+    """
+
+    def __init__(self, *, limit: int = LIMIT_BYTES, memory: int = 2 * LIMIT_BYTES) -> None:
+        self._limit, self._memory = limit, memory
+        self._begun: dict[tuple[str, int, int, int], dict[int, bytes]] = {}
+        self.held = 0
+        """Bytes of bodies that are not whole yet."""
+
+    def add(self, sender: str, part: Part) -> bytes | None:
+        """The whole body, once, when its last missing part has come."""
+        self._check(sender, part)
+        if part.parts == 1:
+            return part.body
+        key = (sender, part.request, part.parts, part.check)
+        pieces = self._begun.setdefault(key, {})
+        if part.part in pieces:
+            return None
+        pieces[part.part] = part.body
+        self.held += len(part.body)
+        if len(pieces) < part.parts:
+            self._make_room()
+            return None
+        self._drop(key)
+        body = b"".join(pieces[number] for number in range(part.parts))
+        if zlib.crc32(body) != part.check:
+            raise FrameError(f"the {part.parts} parts of {sender} do not make up what was cut")
+        return body
+
+    def clear(self) -> None:
+        self._begun.clear()
+        self.held = 0
+
+    def _check(self, sender: str, part: Part) -> None:
+        last = part.part == part.parts - 1
+        full = part.parts == 1 or last or len(part.body) == CHUNK_BYTES
+        if not (0 <= part.part < part.parts and len(part.body) <= CHUNK_BYTES and full):
+            raise FrameError(
+                f"part {part.part} of {part.parts} with {len(part.body)} bytes, from {sender}"
+            )
+        if (part.parts - 1) * CHUNK_BYTES >= self._limit:
+            raise FrameError(
+                f"a body of {part.parts} parts from {sender}; at most {self._limit} bytes are "
+                "accepted"
+            )
+
+    def _make_room(self) -> None:
+        while self.held > self._memory:
+            self._drop(next(iter(self._begun)))
+
+    def _drop(self, key: tuple[str, int, int, int]) -> None:
+        self.held -= sum(map(len, self._begun.pop(key).values()))

@@ -1,0 +1,764 @@
+"""Calls over a real broker: nothing is lost, nothing counts twice, whoever is away is noticed."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lpgcn.errors import LpgcnError
+from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
+from lpgcn.runtime.hosts.nats import frames as f
+from lpgcn.runtime.hosts.nats import switchboard as module
+from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler, RefusedError
+from lpgcn.runtime.hosts.nats.connection import (
+    Connection,
+    ForbiddenSubjectError,
+    UnauthorizedError,
+    UntrustedBrokerError,
+    Watch,
+)
+from lpgcn.runtime.hosts.nats.switchboard import (
+    Events,
+    Interrupted,
+    MemberError,
+    Roster,
+    RosterError,
+    Switchboard,
+)
+
+SECONDS = 30.0
+"""No test waits longer for anything."""
+T = TypeVar("T")
+
+
+class PlainBroker(Protocol):
+    options: dict[str, Any]
+
+    def start(self, *more: str) -> None: ...
+    def kill(self) -> None: ...
+
+
+def got(queue: SimpleQueue[T]) -> T:
+    return queue.get(timeout=SECONDS)
+
+
+class Noticed(Events):
+    """Every event, in a queue of its own kind."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, SimpleQueue[Any]] = {}
+        for kind in ("joined", "left", "silent", "back", "retried", "refused"):
+            self.queues[kind] = queue = SimpleQueue()
+            setattr(self, kind, lambda name, what, put=queue.put: put((name, what)))
+        self.queues["reconnected"] = SimpleQueue()
+
+    def reconnected(self) -> None:
+        self.queues["reconnected"].put(None)
+
+    def next(self, kind: str) -> Any:
+        return got(self.queues[kind])
+
+    def count(self, kind: str) -> int:
+        return self.queues[kind].qsize()
+
+
+class Running:
+    """A carrier in a thread."""
+
+    def __init__(
+        self, broker: PlainBroker, name: str, numbers: range, handler: Handler = bytes, **more: Any
+    ) -> None:
+        self.welcomes = 0
+        self.carrier = Carrier(
+            broker.options,
+            name,
+            [f.Offer(number, number) for number in numbers],
+            self.admit(handler),
+            lambda number: (number, 7),
+            **more,
+        )
+        self.outcome: SimpleQueue[str | Exception] = SimpleQueue()
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def admit(self, handler: Handler) -> Callable[[f.Welcome], dict[int, Handler]]:
+        def admitted(welcome: f.Welcome) -> dict[int, Handler]:
+            self.welcomes += 1
+            return dict.fromkeys(welcome.indices, handler)
+
+        return admitted
+
+    def work(self) -> None:
+        try:
+            self.outcome.put(self.carrier.run())
+        except LpgcnError as error:
+            self.outcome.put(error)
+
+    def end(self) -> None:
+        self.carrier.stop()
+        self.thread.join(SECONDS)
+        assert not self.thread.is_alive()
+
+
+class Puppet:
+    """A carrier that does only what the test tells it to do."""
+
+    def __init__(self, broker: PlainBroker, name: str, numbers: range, session: str) -> None:
+        self.name, self.session, self.numbers = name, session, numbers
+        self.requests: SimpleQueue[tuple[str, f.Part]] = SimpleQueue()
+        self.control: SimpleQueue[f.Down] = SimpleQueue()
+        self.connection = Connection(broker.options)
+        self.connection.open()
+        self.connection.subscribe(f"down.{name}.>", self.hear)
+
+    def hear(self, subject: str, payload: bytes) -> None:
+        frame = f.read_down(payload)
+        if isinstance(frame, f.Part):
+            self.requests.put((subject.rpartition(".")[2], frame))
+        elif f".{self.session}." in subject:
+            self.control.put(frame)
+
+    def say(self, frame: f.Frame, last: str) -> None:
+        self.connection.post([(f"up.{self.name}.{self.session}.{last}", f.encode(frame))])
+
+    def hello(self) -> f.Down:
+        offers = tuple(f.Offer(number, number) for number in self.numbers)
+        self.say(f.Hello(f.VERSION, self.session, offers, "test"), "hello")
+        return got(self.control)
+
+    def answer(self, last: str, request: f.Part) -> None:
+        self.say(request, last)
+
+
+@pytest.fixture
+def ends() -> Iterator[list[Callable[[], None]]]:
+    """What is to be ended after the test, last first."""
+    acts: list[Callable[[], None]] = []
+    yield acts
+    for act in reversed(acts):
+        act()
+
+
+class Net:
+    """Everything that a test starts."""
+
+    def __init__(self, broker: PlainBroker, path: Path, ends: list[Callable[[], None]]) -> None:
+        self.broker, self.path, self.ends = broker, path, ends
+
+    def board(self, **more: Any) -> tuple[Switchboard, Noticed]:
+        noticed = Noticed()
+        options = {"retry": 0.5, "patience": SECONDS, "ping_seconds": 0.3, **more}
+        board = Switchboard(
+            self.broker.options, lambda index: b"%d" % index, Roster(self.path), events=noticed,
+            **options,
+        )  # fmt: skip
+        self.ends.append(board.close)
+        return board, noticed
+
+    def carrier(self, name: str, numbers: range, handler: Handler = bytes, **more: Any) -> Running:
+        running = Running(self.broker, name, numbers, handler, **more)
+        self.ends.append(running.end)
+        return running
+
+    def puppet(self, name: str, numbers: range, session: str = "old") -> Puppet:
+        puppet = Puppet(self.broker, name, numbers, session)
+        self.ends.append(puppet.connection.close)
+        return puppet
+
+
+@pytest.fixture
+def net(plain_broker: PlainBroker, tmp_path: Path, ends: list[Callable[[], None]]) -> Net:
+    return Net(plain_broker, tmp_path / "roster.json", ends)
+
+
+class Asking:
+    """A call in a thread, for tests that act while it is under way."""
+
+    def __init__(self, board: Switchboard, requests: dict[int, bytes]) -> None:
+        self._outcome: SimpleQueue[dict[int, bytes] | Exception] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                self._outcome.put(dict(board.call(requests.items())))
+            except LpgcnError as error:
+                self._outcome.put(error)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def outcome(self) -> dict[int, bytes]:
+        result = got(self._outcome)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def bodies(count: int) -> dict[int, bytes]:
+    return {index: b"to %d" % index for index in range(count)}
+
+
+def test_a_thousand_clients_in_two_carriers(net: Net) -> None:
+    board, _ = net.board()
+    first = net.carrier("a", range(500), bytes.upper)
+    second = net.carrier("b", range(500, 1000), bytes.upper)
+    present = board.wait_for(1000, timeout=SECONDS)
+    assert present[700].name == "b" and present[700].checkpoints == (700, 7)
+    for _ in range(3):
+        answers = dict(board.call(bodies(1000).items()))
+        assert answers == {index: body.upper() for index, body in bodies(1000).items()}
+    board.finish("well done")
+    assert got(first.outcome) == got(second.outcome) == "well done"
+
+
+def test_requests_are_sent_and_answers_read_while_requests_are_still_taken(net: Net) -> None:
+    board, _ = net.board()
+    net.carrier("a", range(10))
+    board.wait_for(10, timeout=SECONDS)
+    answered, taken = threading.Event(), 0
+
+    def requests() -> Iterator[tuple[int, bytes]]:
+        nonlocal taken
+        end = time.monotonic() + SECONDS
+        while not answered.is_set() and time.monotonic() < end:
+            taken += 1
+            yield taken % 10, b"question"
+
+    answers = 0
+    for _ in board.call(requests()):
+        answers += 1
+        answered.set()
+    assert answered.is_set() and answers == taken
+
+
+def test_long_bodies_travel_in_parts(net: Net) -> None:
+    board, _ = net.board()
+    net.carrier("a", range(4), lambda body: body[::-1])
+    board.wait_for(4, timeout=SECONDS)
+    sent = {index: random.Random(index).randbytes(3_000_000 + index) for index in range(4)}
+    assert dict(board.call(sent.items())) == {index: body[::-1] for index, body in sent.items()}
+
+
+def test_what_is_on_its_way_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(module, "FIRST_ANSWER_BYTES", 0)
+    board, _ = net.board(retry=SECONDS)
+    puppet = net.puppet("a", range(100))
+    puppet.hello()
+    asking = Asking(board, dict.fromkeys(range(100), bytes(1000)))
+    arrived = [got(puppet.requests) for _ in range(10)]
+    for _ in range(90):
+        last, request = arrived.pop(0)
+        # Nothing more comes before there is an answer.
+        assert puppet.requests.empty()
+        puppet.say(f.Part(request.request, 0, 1, 0, b""), last)
+        arrived.append(got(puppet.requests))
+    for last, request in arrived:
+        puppet.answer(last, request)
+    assert len(asking.outcome()) == 100
+
+
+def test_late_and_repeated_answers_do_not_count(net: Net) -> None:
+    board, _ = net.board(retry=SECONDS)
+    puppet = net.puppet("a", range(2))
+    puppet.hello()
+    asking = Asking(board, {0: b"x", 1: b"y"})
+    requests = dict(got(puppet.requests) for _ in range(2))
+    puppet.say(f.Part(requests["0"].request, 0, 1, 0, b"of somebody else"), "1")
+    puppet.say(f.Part(requests["0"].request - 1000, 0, 1, 0, b"of another call"), "0")
+    for _ in range(3):
+        puppet.answer("0", requests["0"])
+    puppet.answer("1", requests["1"])
+    assert asking.outcome() == {0: b"x", 1: b"y"}
+    assert board.dropped == 4
+    asking = Asking(board, {0: b"again"})
+    last, request = got(puppet.requests)
+    puppet.answer("0", requests["0"])
+    puppet.answer(last, request)
+    assert asking.outcome() == {0: b"again"}
+
+
+def test_an_answer_that_cannot_be_read_ends_the_call(net: Net) -> None:
+    board, _ = net.board()
+    puppet = net.puppet("a", range(1))
+    puppet.hello()
+    asking = Asking(board, {0: b"x"})
+    got(puppet.requests)
+    puppet.connection.post([("up.a.old.0", b"rubbish")])
+    with pytest.raises(MemberError, match="FrameError"):
+        asking.outcome()
+
+
+def test_a_request_is_sent_again_until_it_is_answered(net: Net) -> None:
+    board, noticed = net.board(retry=0.1)
+    puppet = net.puppet("a", range(1))
+    puppet.hello()
+    asking = Asking(board, {0: b"x"})
+    sendings = [got(puppet.requests) for _ in range(3)]
+    assert sendings[0] == sendings[1] == sendings[2]
+    assert noticed.next("retried") == ("a", 1)
+    puppet.answer(*sendings[0])
+    assert asking.outcome() == {0: b"x"}
+
+
+def test_a_hello_of_the_same_session_brings_the_requests_again(net: Net) -> None:
+    board, _ = net.board(retry=SECONDS)
+    puppet = net.puppet("a", range(1))
+    puppet.hello()
+    asking = Asking(board, {0: b"x"})
+    first = got(puppet.requests)
+    assert isinstance(puppet.hello(), f.Welcome)
+    assert got(puppet.requests) == first
+    puppet.answer(*first)
+    assert asking.outcome() == {0: b"x"}
+
+
+def test_a_broker_that_dies_in_mid_round(net: Net) -> None:
+    board, noticed = net.board()
+    handled: list[bytes] = []
+
+    def handle(body: bytes) -> bytes:
+        handled.append(body)
+        if len(handled) == 50:
+            net.broker.kill()
+            net.broker.start()
+        return body
+
+    net.carrier("a", range(200), handle)
+    other = net.carrier("b", range(200, 400))
+    board.wait_for(400, timeout=SECONDS)
+    assert dict(board.call(bodies(400).items())) == bodies(400)
+    noticed.next("reconnected")
+    assert dict(board.call(bodies(400).items())) == bodies(400)
+    assert other.welcomes == 1
+
+
+def test_a_carrier_that_was_restarted_interrupts_the_round(net: Net) -> None:
+    board, noticed = net.board()
+    net.carrier("b", range(3, 6))
+    old = net.puppet("a", range(3))
+    old.hello()
+    board.wait_for(6, timeout=SECONDS)
+    asking = Asking(board, bodies(6))
+    got(old.requests)
+    new = net.puppet("a", range(3), "new")
+    # The old one is asked whether it lives, and does not answer.
+    assert isinstance(new.hello(), f.Welcome)
+    assert isinstance(got(old.control), f.Ping)
+    with pytest.raises(Interrupted) as caught:
+        asking.outcome()
+    assert caught.value.restarted == {0, 1, 2}
+    assert caught.value.silent == frozenset()
+    assert board.present()[0].session == "new"
+    # That was told; the next round is carried out with the new session.
+    asking = Asking(board, {0: b"x"})
+    while (item := got(new.requests))[1].body != b"x":
+        pass
+    new.answer(*item)
+    assert asking.outcome() == {0: b"x"}
+    assert noticed.count("refused") == 0
+
+
+def test_members_are_watched_between_the_calls_too(net: Net) -> None:
+    board, noticed = net.board()
+    net.carrier("b", range(1, 2))
+    net.puppet("a", range(1)).hello()
+    board.wait_for(2, timeout=SECONDS)
+    board.watch_members({0, 1})
+    net.puppet("a", range(1), "new").hello()
+    with pytest.raises(Interrupted) as caught:
+        dict(board.call([(1, b"x")]))
+    assert caught.value.restarted == {0}
+    assert dict(board.call([(1, b"x")])) == {1: b"x"}
+
+
+def test_who_leaves_is_away(net: Net) -> None:
+    board, noticed = net.board()
+    running = net.carrier("a", range(2))
+    puppet = net.puppet("b", range(2, 3))
+    puppet.hello()
+    board.wait_for(3, timeout=SECONDS)
+    asking = Asking(board, bodies(3))
+    got(puppet.requests)
+    running.end()
+    with pytest.raises(Interrupted) as caught:
+        asking.outcome()
+    assert (caught.value.restarted, caught.value.silent) == (frozenset(), {0, 1})
+    assert noticed.next("left") == ("a", (0, 1))
+    assert set(board.present()) == {2}
+    with pytest.raises(Interrupted, match="1 are away"):
+        dict(board.call([(0, b"x")]))
+
+
+def test_a_second_session_is_refused_while_the_first_lives(net: Net) -> None:
+    board, noticed = net.board()
+    first = net.carrier("a", range(2))
+    board.wait_for(2, timeout=SECONDS)
+    session = board.present()[0].session
+    second = net.carrier("a", range(2))
+    error = got(second.outcome)
+    assert isinstance(error, RefusedError) and "is here already" in str(error)
+    assert noticed.next("refused")[0] == "a"
+    assert board.present()[0].session == session == first.carrier.session
+    assert dict(board.call(bodies(2).items())) == bodies(2)
+
+
+def test_a_session_takes_the_place_of_one_that_fell_silent(net: Net) -> None:
+    _, noticed = net.board(beat_seconds=0.05, ping_seconds=10 * SECONDS)
+    net.puppet("a", range(1)).hello()
+    assert noticed.next("joined") == ("a", (0,))
+    assert noticed.next("silent") == ("a", (0,))
+    assert isinstance(net.puppet("a", range(1), "new").hello(), f.Welcome)
+
+
+def test_a_carrier_that_is_gone_is_silent_after_the_patience(net: Net) -> None:
+    board, noticed = net.board(patience=0.6, beat_seconds=0.1)
+    net.carrier("b", range(1, 2), beat_seconds=0.1)
+    puppet = net.puppet("a", range(1))
+    puppet.hello()
+    board.wait_for(2, timeout=SECONDS)
+    with pytest.raises(Interrupted) as caught:
+        dict(board.call(bodies(2).items()))
+    assert (caught.value.restarted, caught.value.silent) == (frozenset(), {0})
+    assert noticed.next("silent") == ("a", (0,))
+    assert set(board.present()) == {1}
+    puppet.say(f.Beat(), "beat")
+    assert noticed.next("back") == ("a", (0,))
+    board.wait_for(2, timeout=SECONDS)
+
+
+def test_a_slow_carrier_that_beats_is_not_silent(net: Net) -> None:
+    board, noticed = net.board(patience=0.4, retry=0.1, beat_seconds=0.05)
+    handled: list[bytes] = []
+
+    def handle(body: bytes) -> bytes:
+        handled.append(body)
+        # Much longer than the patience, counted in repetitions of the request.
+        for _ in range(4):
+            noticed.next("retried")
+        return body
+
+    running = net.carrier("a", range(1), handle, beat_seconds=0.05)
+    board.wait_for(1, timeout=SECONDS)
+    assert dict(board.call([(0, b"x")])) == {0: b"x"}
+    assert handled == [b"x"] and running.carrier.repeated >= 3
+
+
+def test_a_client_that_does_not_accept_a_request(net: Net) -> None:
+    board, _ = net.board()
+
+    def handle(body: bytes) -> bytes:
+        if body == b"bad":
+            raise MalformedMessageError("truncated")
+        return body
+
+    net.carrier("a", range(3), handle)
+    board.wait_for(3, timeout=SECONDS)
+    with pytest.raises(MemberError, match=r"client 1 .*MalformedMessageError: truncated") as caught:
+        dict(board.call([(0, b"good"), (1, b"bad")]))
+    assert (caught.value.index, caught.value.kind) == (1, "MalformedMessageError")
+    assert dict(board.call(bodies(3).items())) == bodies(3)
+
+
+def test_a_late_request_is_dropped(net: Net) -> None:
+    board, _ = net.board(retry=0.1)
+    calls: list[bytes] = []
+
+    def handle(body: bytes) -> bytes:
+        calls.append(body)
+        if len(calls) == 1:
+            raise ReplayedMessageError("over")
+        return body
+
+    running = net.carrier("a", range(1), handle)
+    board.wait_for(1, timeout=SECONDS)
+    assert dict(board.call([(0, b"x")])) == {0: b"x"}
+    assert running.carrier.replayed == 1
+
+
+def test_a_call_that_is_given_up_leaves_nothing_behind(net: Net) -> None:
+    board, _ = net.board()
+    net.carrier("a", range(50))
+    board.wait_for(50, timeout=SECONDS)
+    call = board.call(bodies(50).items())
+    next(call)
+    with pytest.raises(LpgcnError, match="under way"):
+        next(board.call([(0, b"x")]))
+    call.close()
+    assert dict(board.call([(0, b"x")])) == {0: b"x"}
+
+
+def test_a_restarted_server_finds_the_carriers_by_roll_call(net: Net) -> None:
+    board, _ = net.board()
+    # It does not beat: it has to be called.
+    running = net.carrier("a", range(5), beat_seconds=10 * SECONDS)
+    before = board.wait_for(5, timeout=SECONDS)
+    board.close()
+    board, _ = net.board()
+    assert board.wait_for(5, timeout=SECONDS) == before
+    assert running.welcomes == 1
+    assert dict(board.call(bodies(5).items())) == bodies(5)
+
+
+def test_a_beat_of_somebody_unknown_is_answered_by_a_roll_call(net: Net) -> None:
+    net.board()
+    puppet = net.puppet("stranger", range(1))
+    puppet.say(f.Beat(), "beat")
+    assert isinstance(got(puppet.control), f.RollCall)
+
+
+def test_whoever_speaks_another_version_is_refused(net: Net) -> None:
+    net.board()
+    puppet = net.puppet("a", range(1))
+    puppet.say(f.Hello(f.VERSION + 1, "old", (f.Offer(0),), "next"), "hello")
+    refused = got(puppet.control)
+    assert isinstance(refused, f.Refused) and "version" in refused.reason
+    puppet.connection.post([("up.a.old.hello", b"rubbish")])
+    assert isinstance(got(puppet.control), f.Refused)
+
+
+def test_progress_is_told_until_enough_are_present(net: Net) -> None:
+    board, _ = net.board()
+    counts: list[int] = []
+    net.puppet("a", range(2)).hello()
+    net.puppet("b", range(2, 3)).hello()
+    present = board.wait_until(
+        lambda present: len(present) == 3,
+        lambda present: counts.append(len(present)),
+        timeout=SECONDS,
+    )
+    assert sorted(present) == [0, 1, 2] and counts[-1] == 3
+    with pytest.raises(TimeoutError, match="3 clients are present"):
+        board.wait_for(4, timeout=0.01)
+
+
+def test_a_hello_and_a_welcome_of_many_clients_travel_in_parts(net: Net) -> None:
+    board, _ = net.board()
+    count = 60_000
+    running = net.carrier("a", range(count))
+    assert len(board.wait_for(count, timeout=SECONDS)) == count
+    assert dict(board.call([(count - 1, b"x")])) == {count - 1: b"x"}
+    assert running.welcomes == 1
+
+
+# The connection.
+
+
+class Heard(Watch):
+    def __init__(self) -> None:
+        self.waits: SimpleQueue[str] = SimpleQueue()
+        self.errors: SimpleQueue[Exception] = SimpleQueue()
+
+    def waiting(self, reason: str, seconds: float) -> None:
+        self.waits.put(reason)
+
+    def failed(self, error: Exception) -> None:
+        self.errors.put(error)
+
+
+def test_a_broker_out_of_reach_is_waited_for(plain_broker: PlainBroker) -> None:
+    plain_broker.kill()
+    heard = Heard()
+    connection = Connection(plain_broker.options, heard)
+    opening = threading.Thread(target=connection.open, daemon=True)
+    opening.start()
+    for _ in range(2):
+        assert "refused" in got(heard.waits).lower() or "connect" in got(heard.waits).lower()
+    plain_broker.start()
+    opening.join(SECONDS)
+    assert not opening.is_alive()
+    connection.close()
+
+
+def test_a_carrier_can_be_stopped_before_it_has_reached_the_broker(
+    plain_broker: PlainBroker,
+) -> None:
+    plain_broker.kill()
+    waits: SimpleQueue[str] = SimpleQueue()
+
+    class Waiting(CarrierEvents):
+        def waiting(self, reason: str, seconds: float) -> None:
+            waits.put(reason)
+
+    running = Running(plain_broker, "a", range(1), events=Waiting())
+    got(waits)
+    running.end()
+    assert got(running.outcome) == ""
+
+
+def test_wrong_credentials_are_refused_at_once(plain_broker: PlainBroker) -> None:
+    plain_broker.kill()
+    plain_broker.start("--auth", "secret")
+    connection = Connection({**plain_broker.options, "token": "wrong"})
+    with pytest.raises(UnauthorizedError, match="refused the credentials"):
+        connection.open()
+    connection.close()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_no_word_is_said_to_a_broker_without_tls(plain_broker: PlainBroker, first: bool) -> None:
+    tls = {"tls": ssl.create_default_context(), "tls_handshake_first": first}
+    connection = Connection({**plain_broker.options, **tls})
+    with pytest.raises(UntrustedBrokerError):
+        connection.open()
+    connection.close()
+
+
+def test_a_subject_that_the_credentials_do_not_allow(
+    plain_broker: PlainBroker, tmp_path: Path
+) -> None:
+    rights = 'publish: "up.a.>", subscribe: "down.a.>"'
+    (tmp_path / "broker.conf").write_text(
+        f"authorization {{ users: [{{user: a, password: b, permissions: {{{rights}}}}}] }}"
+    )
+    plain_broker.kill()
+    plain_broker.start("-c", str(tmp_path / "broker.conf"))
+    heard = Heard()
+    connection = Connection({**plain_broker.options, "user": "a", "password": "b"}, heard)
+    connection.open()
+    connection.subscribe("down.b.>", lambda subject, payload: None)
+    assert isinstance(got(heard.errors), ForbiddenSubjectError)
+    connection.post([("up.b.x", b"")])
+    assert isinstance(got(heard.errors), ForbiddenSubjectError)
+    received: SimpleQueue[bytes] = SimpleQueue()
+    connection.subscribe("down.a.>", lambda subject, payload: received.put(payload))
+    connection.close()
+    with pytest.raises(Empty):
+        received.get_nowait()
+    options = {**plain_broker.options, "user": "a", "password": "b"}
+    with pytest.raises(ForbiddenSubjectError):
+        Carrier(options, "other", [f.Offer(0)], lambda _: {}, lambda _: ()).run()
+
+
+def test_an_error_in_a_callback_reaches_the_owner(plain_broker: PlainBroker) -> None:
+    heard = Heard()
+    connection = Connection(plain_broker.options, heard)
+    connection.open()
+
+    def receive(subject: str, payload: bytes) -> None:
+        raise KeyError(subject)
+
+    connection.subscribe("x", receive)
+    connection.post([("x", b"")])
+    assert isinstance(got(heard.errors), KeyError)
+    connection.close()
+
+
+# The roster.
+
+WISHES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 9))),
+    max_size=20,
+)
+
+
+@given(WISHES)
+def test_an_index_is_for_ever_and_of_one_client(
+    tmp_path_factory: pytest.TempPathFactory, wishes: list[tuple[str, int, int | None]]
+) -> None:
+    path = tmp_path_factory.mktemp("roster") / "roster.json"
+    roster, known = Roster(path), dict[tuple[str, int], int]()
+    for name, number, wish in wishes:
+        index = roster.assign(name, number, wish)
+        if (name, number) in known:
+            assert index == known[name, number]
+        else:
+            free = next(i for i in range(1000) if i not in known.values())
+            assert index == (wish if wish is not None and wish not in known.values() else free)
+        known[name, number] = index
+    if known:
+        again = Roster(path)
+        assert again.indices() == known
+        assert again.names() == {name for name, _ in known}
+
+
+def test_a_roster_that_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "roster.json"
+    path.write_text('{"clients":[["a",0,1],["b",0,1]]}')
+    with pytest.raises(RosterError, match="two clients"):
+        Roster(path)
+    path.write_text('{"clients":')
+    with pytest.raises(RosterError, match="not a roster"):
+        Roster(path)
+
+
+# Parts.
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f, "CHUNK_BYTES", 4)
+
+
+def parts_of(request: int, body: bytes) -> list[f.Part]:
+    read = [f.read_up(frame) for frame in f.cut(request, body)]
+    return [part for part in read if isinstance(part, f.Part)]
+
+
+@pytest.mark.usefixtures("small_chunks")
+class TestAssembler:
+    @given(st.lists(st.binary(max_size=30), max_size=4), st.data())
+    def test_parts_in_any_order_and_twice(self, bodies: list[bytes], data: st.DataObject) -> None:
+        sent = [
+            (sender, part)
+            for sender, body in enumerate(bodies)
+            for part in parts_of(5, body) * (1 if len(body) <= 4 else 2)
+        ]
+        assembler, joined = f.Assembler(), list[tuple[int, bytes]]()
+        for sender, part in data.draw(st.permutations(sent)):
+            if (body := assembler.add(str(sender), part)) is not None:
+                joined.append((sender, body))
+        # A body of which every part came twice may be whole twice.
+        assert set(joined) == set(enumerate(bodies))
+
+    @given(st.binary(min_size=5, max_size=40), st.binary(min_size=5, max_size=40), st.data())
+    def test_two_sendings_are_never_mixed(
+        self, first: bytes, second: bytes, data: st.DataObject
+    ) -> None:
+        sent = parts_of(1, first) + parts_of(1, second)
+        assembler = f.Assembler()
+        joined = [assembler.add("a", part) for part in data.draw(st.permutations(sent))]
+        assert {body for body in joined if body is not None} == {first, second}
+
+    @given(st.lists(st.tuples(st.integers(0, 99), st.binary(min_size=9, max_size=60))))
+    def test_memory_is_bounded(self, begun: list[tuple[int, bytes]]) -> None:
+        assembler = f.Assembler(memory=40)
+        for request, body in begun:
+            assembler.add("a", parts_of(request, body)[0])
+            assert assembler.held <= 40
+        assert assembler.add("b", parts_of(0, b"123456")[0]) is None
+        assert assembler.add("b", parts_of(0, b"123456")[1]) == b"123456"
+        assembler.clear()
+        assert assembler.held == 0
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            f.Part(0, 1, 1, 0, b"x"),
+            f.Part(0, -1, 2, 0, b"1234"),
+            f.Part(0, 0, 2, 0, b"short"[:3]),
+            f.Part(0, 0, 1, 0, b"too long"),
+            f.Part(0, 0, 0, 0, b""),
+            f.Part(0, 0, 100, 0, b"1234"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, part: f.Part) -> None:
+        assembler = f.Assembler(limit=100)
+        with pytest.raises(f.FrameError):
+            assembler.add("a", part)
+        assert assembler.held == 0
+
+    def test_a_wrong_sum_is_noticed(self) -> None:
+        assembler = f.Assembler()
+        assembler.add("a", f.Part(0, 0, 2, 1, b"1234"))
+        with pytest.raises(f.FrameError, match="make up"):
+            assembler.add("a", f.Part(0, 1, 2, 1, b"5"))
+        assert assembler.held == 0
