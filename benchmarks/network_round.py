@@ -149,11 +149,14 @@ def main() -> None:
     broker.wait()
     piped = pipe_rate(given.clients, given.carriers, body, given.rounds)
     print(f"{given.clients} clients in {given.carriers} carriers, {given.bytes} bytes each way")
-    print(f"network      {rate:10,.0f} client messages a second (median round "
-          f"{1e3 * sorted(times)[len(times) // 2]:.1f} ms, best {1e3 * min(times):.1f} ms)")  # fmt: skip
+    median, best = 1e3 * sorted(times)[len(times) // 2], 1e3 * min(times)
+    print(f"network      {rate:10,.0f} client messages a second")
+    print(f"one round    {median:10.1f} ms (median), {best:.1f} ms (best)")
     print(f"bare pipes   {piped:10,.0f} client messages a second; ratio {piped / rate:.1f}")
-    print(f"cores used   server {mine / total:.2f}, broker {used[0] / total:.2f}, carriers "
-          + ", ".join(f"{one / total:.2f}" for one in used[1:]))  # fmt: skip
+    shares = ", ".join(f"{one / total:.2f}" for one in used[1:])
+    print(
+        f"cores used   server {mine / total:.2f}, broker {used[0] / total:.2f}, carriers {shares}"
+    )
     return None
 
 

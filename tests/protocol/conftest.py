@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 
-from lpgcn import fixed_point
 from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
@@ -127,13 +126,6 @@ def make_centralized(split: Split, config: Config, terms: Sequence[Term] = ()) -
     return Centralized(split, config, Machine(Plain(), PlainRanker()), terms=terms)
 
 
-def mean_loss(reference: Centralized, samples: int) -> float:
-    """Of so many samples, which are all since the last time."""
-    total = reference._loss_total
-    reference.take_loss()
-    return fixed_point.decode(total) / samples
-
-
 def same_bits(found: Tables, expected: Tables) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -204,11 +196,6 @@ def split_of() -> Callable[..., Split]:
 @pytest.fixture(scope="session")
 def centralized_of() -> Callable[..., Centralized]:
     return make_centralized
-
-
-@pytest.fixture(scope="session")
-def loss_of() -> Callable[[Centralized, int], float]:
-    return mean_loss
 
 
 @pytest.fixture(scope="session")

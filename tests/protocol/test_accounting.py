@@ -72,6 +72,7 @@ class Both:
         self.added: dict[str, Added] = {"federated": [], "simulated": []}
         with recorded(self.added["federated"]):
             federated = Federated(split, config, planner)
+            federated.begin()
         with recorded(self.added["simulated"]):
             simulated = Simulated(split, config, planner, MACHINE)
         self.engines = {"federated": federated, "simulated": simulated}
@@ -120,9 +121,13 @@ def test_both_ledgers_are_equal_after_everything(
             both.do("step", epoch, step, 0.01)
         both.do("take_loss")
         both.do("measure", "valid")
+        both.do("keep")
+        both.do("checkpoint", epoch + 1, epoch + 1, 0)
+    both.do("go_back")
     both.do("measure", "test")
     sequence = PhaseOrder.of(config)
-    expected = {phase for phase in Phase if sequence.layers_of(phase)} - {Phase.PREDICT}
+    elsewhere = {Phase.PREDICT, Phase.INHERIT, Phase.ENDOW}
+    expected = {phase for phase in Phase if sequence.layers_of(phase)} - elsewhere
     assert {phase for phase, *_ in both.added["simulated"]} == expected
     traffic = [engine.traffic() for engine in both.engines.values()]
     assert traffic[0] == traffic[1]
@@ -154,7 +159,10 @@ def test_both_ledgers_are_equal_on_any_graph_with_any_plan(
     for epoch in range(2):
         both.do("step", epoch, 0, 0.01)
     both.do("take_loss")
+    both.do("keep")
     both.do("measure", "valid")
+    both.do("checkpoint", 1, 2, 0)
+    both.do("go_back")
 
 
 @every_suite
@@ -218,7 +226,7 @@ def test_a_ledger_adds_by_stage_direction_and_role() -> None:
     assert ledger.bytes("down", "loss", "forward") == 15
     assert ledger.bytes("up", "loss", "forward") == 32
     assert {row.stage for row in PHASES.values()} == {
-        "initialise", "forward", "loss", "backward", "measure",
+        "initialise", "forward", "loss", "backward", "measure", "keep",
     }  # fmt: skip
 
 

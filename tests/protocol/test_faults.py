@@ -2,7 +2,7 @@
 
 A tiny federation is trained while every real message is preceded by bad ones. It must refuse each
 of them with a typed error, be the same object graph as before, and end in the same bits as a
-federation that nobody disturbed.
+federation that nobody disturbed. The message that came last is answered again, and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.config import Config
-from lpgcn.crypto import AuthenticationError
+from lpgcn.crypto import AuthenticationError, entry_bytes
 from lpgcn.errors import LpgcnError
 from lpgcn.fixed_point import DivergedError
 from lpgcn.model.grid import GridError
@@ -38,7 +39,8 @@ from lpgcn.protocol.errors import (
     WrongRunError,
 )
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase, PhaseOrder
-from lpgcn.protocol.server.server import Caller
+from lpgcn.protocol.server.caller import Caller, Line
+from lpgcn.protocol.server.server import Server
 from lpgcn.protocol.suite import SUITES, Kind, Suite
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
@@ -54,7 +56,10 @@ TRAIN = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3),
 HELD_OUT = [(0, 3), (1, 1), (3, 0)]
 REPLIES = reduce(or_, {row.reply for row in PHASES.values()})
 HEADER = ("version", "run", "pass_number", "phase", "layer", "party")
-TWINS = ({Phase.COUNT, Phase.SUM_LOSS}, {Phase.RANK_VALID, Phase.RANK_TEST, Phase.PREDICT})
+TWINS = (
+    {Phase.COUNT, Phase.SUM_LOSS, Phase.KEEP, Phase.GO_BACK},
+    {Phase.RANK_VALID, Phase.RANK_TEST, Phase.PREDICT},
+)
 """Phases that may come at the same time with messages of the same kind."""
 both_models = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 both_suites = pytest.mark.parametrize("suite", ["sealed", "paper"])
@@ -92,9 +97,14 @@ def wrong_headers(data: bytes, client: int) -> Bad:
     yield "an unknown version", changed(data, version=m.VERSION + 1), UnknownVersionError
     yield "to another client", changed(data, party=client + 1), WrongPartyError
     yield "a short header", changed(data, header=b"\1"), MalformedMessageError
-    if header.phase != Phase.KEYS:
-        # The first message is the one that names the run.
+    message = read(data)
+    begins = isinstance(message, m.Resume) and message.number == bytes(4)
+    if not begins and not isinstance(message, m.Begin):
+        # The first message of a run is the one that names it.
         yield "another run", changed(data, run=bytes(16)), WrongRunError
+    if isinstance(message, m.Resume):
+        missing = reading.pack_numbers([77])
+        yield "a checkpoint that is not there", changed(data, number=missing), CheckpointError
     for number in (header.pass_number + 1, header.pass_number + 2, 2**64 - 1):
         yield f"pass {number}", changed(data, pass_number=number), UnexpectedMessageError
     if header.pass_number:
@@ -148,6 +158,8 @@ def sealed_fields(message: m.Message, header: m.Header, suite: Suite) -> list[st
             "introductions": None,
         },
         m.Catalogue: {"items": Kind.ITEM_FINAL},
+        m.Estates: {"keys": None, "estates": None},
+        m.Bequests: {"packages": None},
     }
     found = kinds.get(type(message), {})
     if isinstance(message, m.Arrivals):
@@ -160,10 +172,24 @@ def sealed_fields(message: m.Message, header: m.Header, suite: Suite) -> list[st
     ]
 
 
+PROVED: Mapping[type[m.Message], tuple[str, ...]] = {
+    m.Placement: ("root", "own", "peers"),
+    m.Questions: ("askers",),
+    m.Samples: ("new_contacts",),
+    m.Mark: ("heirs",),
+    m.Estates: ("receivers",),
+}
+"""Fields of public keys, which come with proofs."""
+
+
+def proved_fields(message: m.Message) -> list[str]:
+    return [name for name in PROVED.get(type(message), ()) if getattr(message, name)]
+
+
 def tampered(data: bytes, earlier: list[bytes], suite: Suite, rng: random.Random) -> Bad:
-    """What is sealed, with bits of it changed, or with what was sealed for an earlier phase."""
+    """What is sealed or proved, with bits of it changed, or with what was so in an earlier phase."""
     message = read(data)
-    for name in sealed_fields(message, header_of(data), suite):
+    for name in (*sealed_fields(message, header_of(data), suite), *proved_fields(message)):
         field = getattr(message, name)
         for bit in {0, 8 * len(field) - 1, *(rng.randrange(8 * len(field)) for _ in range(3))}:
             flipped = bytearray(field)
@@ -182,6 +208,9 @@ class Disturbed:
         self.federation, self.rng, self.picture = federation, random.Random(3), picture
         self.deliver, federation.deliver = federation.deliver, self.disturb
         self.earlier: dict[int, list[bytes]] = {}
+        self.answer: dict[int, bytes] = {}
+        """Of each client to the last of its earlier requests."""
+        self.again = 0
         self.refused: Counter[str] = Counter()
         self.phases: set[int] = set()
         self.kinds: set[str] = set()
@@ -190,12 +219,17 @@ class Disturbed:
         earlier = self.earlier.setdefault(client, [])
         yield from wrong_bytes(request, self.rng)
         yield from wrong_headers(request, client)
-        yield from wrong_kinds(request, REQUESTS.__args__, UnexpectedMessageError)
+        # Where a term begins, another run is noticed first.
+        elsewhere = (UnexpectedMessageError, WrongRunError)
+        yield from wrong_kinds(request, REQUESTS.__args__, elsewhere)
         yield from wrong_kinds(request, REPLIES.__args__, UnexpectedMessageError)
         yield from wrong_lengths(request)
         yield from tampered(request, earlier, SUITES[self.federation.config.suite], self.rng)
-        for old in [*earlier[-2:], *self.rng.sample(earlier, min(2, len(earlier)))]:
-            yield "replayed", old, ReplayedMessageError
+        before, over = earlier[:-1], (ReplayedMessageError, WrongRunError)
+        for old in [*before[-2:], *self.rng.sample(before, min(2, len(before)))]:
+            # Every term is a run of its own; it is RESUME and KEYS that say which one.
+            of_now = m.run_of(read(old)) == m.run_of(read(request))
+            yield "replayed", old, ReplayedMessageError if of_now else over
         for number, other in self.federation.requests[-9:]:
             if number != client and header_of(other) == header_of(request):
                 yield "another client's", other, WrongPartyError
@@ -213,19 +247,35 @@ class Disturbed:
             assert str(found.value), where
             self.refused[type(found.value).__name__] += 1
             self.kinds.add(what)
+        if client in self.answer:
+            assert party.handle(self.earlier[client][-1]) == self.answer[client]
+            self.again += 1
         after = self.picture(self.federation.clients)
         assert after == before, [name for name in after if after[name] != before.get(name)]
         self.earlier[client].append(request)
         self.phases.add(header_of(request).phase)
-        return self.deliver(client, request)
+        self.answer[client] = self.deliver(client, request)
+        return self.answer[client]
 
 
 def whole_run(federation: Any) -> tuple[object, ...]:
-    """Every phase that the model has, more than once where it comes in every step."""
+    """Every phase that the model has, more than once where it comes in every step: also going on
+    from a checkpoint, and a second term, which an owner does not see."""
     federation.train(2)
     server = federation.server
     server.predict([0, 2])
-    return server.measure("valid"), server.measure("test"), server.take_loss()
+    server.keep()
+    found = [server.measure("valid"), server.measure("test"), server.take_loss()]
+    saved = server.checkpoint(1)
+    server = federation.server = Server.restored(saved, federation.config, federation.line)
+    server.resume(1)
+    server.step(1, 0, 0.05)
+    server.go_back()
+    server.checkpoint(2)
+    left = np.setdiff1d(server.term.members, server.plan.convolution_clients[:1])
+    server = federation.server = server.changed(left, federation.plan, federation.line, 2)
+    server.step(1, 1, 0.05)
+    return *found, server.measure("valid"), server.take_loss()
 
 
 def phases_of(config: Config) -> set[Phase]:
@@ -248,6 +298,7 @@ def test_bad_messages_are_refused_and_change_nothing(
     assert whole_run(federation) == whole_run(quiet)
     assert_same(federation.state(), quiet.state())
     assert disturbed.phases == phases_of(config)
+    assert disturbed.again > 200
     kinds = {
         AuthenticationError, MalformedMessageError, OversizedMessageError, UnknownVersionError,
         WrongRunError, WrongPartyError, ReplayedMessageError, UnexpectedMessageError,
@@ -271,9 +322,10 @@ def test_every_sealed_field_was_among_those_that_were_changed(
     def watched(client: int, request: bytes) -> bytes:
         reply: bytes = deliver(client, request)
         sealed = sealed_fields(read(request), header_of(request), SUITES["sealed"])
-        opened = [one.what for one in federation.clients[client]._opened if one.rows]
-        # Introductions open without a note of their own.
-        assert len(opened) <= len(sealed) <= len(opened) + 1, (opened, sealed, read(request))
+        opened = [one.what for one in federation.clients[client]._device.opened if one.rows]
+        # What holds keys and states opens without a note of its own.
+        noted = set(sealed) - {"sealed", "introductions", "keys", "estates", "packages"}
+        assert len(opened) == len(noted), (opened, sealed, read(request))
         found.update(opened)
         return reply
 
@@ -312,7 +364,8 @@ def test_a_list_that_cannot_be_drawn_changes_nothing(
     federation.deliver = disturbed
     assert whole_run(federation) == whole_run(quiet)
     assert_same(federation.state(), quiet.state())
-    assert failed == [0, 1, 2, 3]
+    assert failed[:4] == [0, 1, 2, 3]
+    assert failed[4:] == federation.server.term.members.tolist()
 
 
 def test_a_client_that_does_not_know_what_is_popular_cannot_list(
@@ -394,20 +447,20 @@ class DisturbedServer:
 
     @property
     def _carry_out_of(self) -> Callable[..., None]:
-        def carry_out(caller: Caller, round_: Round, pass_number: int) -> None:
-            self.disturb(caller, round_, pass_number)
+        def carry_out(caller: Caller, round_: Round) -> None:
+            self.disturb(caller, round_)
 
         return carry_out
 
-    def disturb(self, caller: Caller, round_: Round, pass_number: int) -> None:
-        transport, stores = caller._transport, dict(caller.stores)
-        header = round_.header(pass_number)
-        answers = dict(transport.call(caller._requests(round_, header, [])))
+    def disturb(self, caller: Caller, round_: Round) -> None:
+        line, stores = caller._line, dict(caller.stores)
+        header = round_.header(caller._pass)
+        answers = dict(line.transport.call(caller._requests(round_, header, [])))
         before = self.picture(caller.ledger)
 
         def read_again(answers: Mapping[int, bytes]) -> None:
-            caller._transport, caller.stores = Canned(answers), dict(stores)
-            self.carry_out(caller, round_, pass_number)
+            caller._line, caller.stores = Line(Canned(answers)), dict(stores)
+            self.carry_out(caller, round_)
 
         for client, data in answers.items():
             for what, bad, expected in (*bad_replies(data, client), *wrong_fields(data)):
@@ -421,7 +474,7 @@ class DisturbedServer:
                     read_again(some)
         assert self.picture(caller.ledger) == before
         read_again(answers)
-        caller._transport = transport
+        caller._line = line
 
 
 @both_models
@@ -435,7 +488,8 @@ def test_the_server_refuses_bad_replies_and_changes_nothing(
     model: str,
     suite: str,
 ) -> None:
-    """In every phase, from every client, in every field."""
+    """In every phase, from every client, in every field. The heirs, who are drawn, are the same."""
+    monkeypatch.setattr("lpgcn.protocol.server.term.secrets.randbits", lambda _: 8)
     split, config = split_of(TRAIN, 4, 9, HELD_OUT), TINY.changed(model=model, suite=suite)
     quiet, federation = federation_of(split, config), federation_of(split, config)
     expected = whole_run(quiet)
@@ -583,27 +637,29 @@ def test_questions_and_placements_that_ask_for_more_are_refused(
 ) -> None:
     """K_u goes to nobody who asks about nothing, and masks are shared with others only."""
     federation = federation_of(split_of(TRAIN, 4, 8), TINY)
-    deliver, tried = federation.deliver, Counter[str]()
+    deliver, tried, width = federation.deliver, Counter[str](), entry_bytes(4)
+    entries: dict[int, bytes] = {}
+    """Of all clients: everybody is told its own."""
 
     def disturbed(client: int, request: bytes) -> bytes:
         message, party = read(request), federation.clients[client]
         bad: dict[str, dict[str, bytes]] = {}
         if isinstance(message, m.Questions) and message.askers:
-            own, first = party._life.keys.private.public_bytes, message.askers[:32]
-            more = first if len(message.askers) == 32 else message.askers[32:64]
+            own, askers = entries[client], reading.split(message.askers, width, "askers")
+            others = [one for one in entries.values() if one not in (own, *askers)]
             bad = {
                 "about nothing": {
-                    "askers": message.askers + bytes(31) + b"\7",
+                    "askers": message.askers + others[0],
                     "offsets": message.offsets + message.offsets[-4:],
-                },
-                "itself": {"askers": own + message.askers[32:]},
-                "twice": {"askers": more + message.askers[32:]} if more != first else {},
-            }
+                } if others else {},
+                "itself": {"askers": b"".join((own, *askers[1:]))},
+                "twice": {"askers": b"".join((askers[-1], *askers[1:]))} if askers[1:] else {},
+            }  # fmt: skip
         if isinstance(message, m.Placement):
-            own = party._life.private.public_bytes
+            entries[client] = message.own
             bad = {
-                "own peer": {"peers": own + message.peers[32:]},
-                "peer twice": {"peers": message.peers + message.peers[:32]},
+                "own peer": {"peers": message.own + message.peers[width:]},
+                "peer twice": {"peers": message.peers + message.peers[:width]},
             }
             if len(message.offsets) > 4:
                 bad["neighbour of nothing"] = {"offsets": message.offsets + message.offsets[-4:]}

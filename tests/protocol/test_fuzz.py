@@ -18,6 +18,7 @@ from operator import or_
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,12 +27,12 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
 from lpgcn.protocol.phases import PHASES
-from lpgcn.protocol.server.server import Caller
+from lpgcn.protocol.server.caller import Caller, Line
+from lpgcn.protocol.server.server import Server
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.fields import Round
 
 Make = Callable[..., Any]
-Carry = Callable[[Caller, Round, int], None]
 REPLIES = reduce(or_, {row.reply for row in PHASES.values()})
 TINY = Config(dim=2, layers=2, batch_size=6, virtual_items="2", seed=5)
 TRAIN = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
@@ -92,6 +93,15 @@ class Fuzzed:
         server.measure("valid")
         server.predict([1, 2])
         server.take_loss()
+        server.keep()
+        saved = server.checkpoint(1)
+        federation = self.federation
+        server = federation.server = Server.restored(saved, federation.config, federation.line)
+        server.resume(1)
+        server.go_back()
+        left = np.setdiff1d(server.term.members, server.plan.convolution_clients[:1])
+        server = federation.server = server.changed(left, federation.plan, federation.line, 2)
+        server.step(1, 0, 0.05)
         return self.tried
 
     def fuzz_client(self, client: int, request: bytes) -> bytes:
@@ -113,11 +123,11 @@ class Fuzzed:
         clients[client] = before
         return self.deliver(client, request)
 
-    def fuzz_round(self, caller: Caller, round_: Round, pass_number: int) -> None:
+    def fuzz_round(self, caller: Caller, round_: Round) -> None:
         """The server reads mutated replies to the round, and then the real ones."""
-        transport, stores = caller._transport, dict(caller.stores)
-        header, kind = round_.header(pass_number), round_.kinds[1]
-        answers = dict(transport.call(caller._requests(round_, header, [])))
+        line, stores = caller._line, dict(caller.stores)
+        header, kind = round_.header(caller._pass), round_.kinds[1]
+        answers = dict(line.transport.call(caller._requests(round_, header, [])))
         pool = [reply for _, reply in self.federation.replies[-20:]]
         for client, data in answers.items():
             for _ in range(self.each):
@@ -126,13 +136,13 @@ class Fuzzed:
                 bad = mutated(data, [data, *pool], self.rng)
                 try:
                     reply = caller._read(client, bad, header, kind)
-                    round_.read(stores, client, reply)
+                    round_.read(stores, caller._rank[client], reply)
                     self.tried["read by the server"] += 1
                 except LpgcnError:
                     self.tried["refused by the server"] += 1
-        caller._transport = Canned(answers)
-        self.carry_out(caller, round_, pass_number)
-        caller._transport = transport
+        caller._line = Line(Canned(answers))
+        self.carry_out(caller, round_)
+        caller._line = line
 
 
 def fuzz(federation_of: Make, split_of: Make, picture_of: Make, each: int) -> Counter[str]:

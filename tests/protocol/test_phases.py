@@ -5,42 +5,54 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from itertools import pairwise
 from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.plan import Plan
 from lpgcn.protocol.client.client import Client
-from lpgcn.protocol.client.newcomer import Answered, KeyHolder, Lister, Newcomer, Placed
+from lpgcn.protocol.client.newcomer import (
+    Answered,
+    Expectant,
+    KeyHolder,
+    Lister,
+    Newcomer,
+    Placed,
+)
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import (
     NEXT,
     PHASES,
     REQUESTS,
+    RESTART,
     START,
     Asked,
     Phase,
     PhaseOrder,
     Row,
     describe,
+    restarted,
 )
 from lpgcn.protocol.server.server import Line, Server
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
 from lpgcn.runtime.hosts.one_process import profiles
 
-LIVES = (Newcomer, KeyHolder, Lister, Placed, Answered, Party)
+LIVES = (Newcomer, KeyHolder, Lister, Placed, Answered, Expectant, Party)
 N_USERS, N_ITEMS = 6, 9
 TRAIN = [
     (0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4), (4, 5), (5, 6),
 ]  # fmt: skip
 OWNER = np.array([0, 1, 1, 3, 3, 0, 3, 1, 0])
 """By hand, by place: clients 0, 1 and 3 own something, 2, 4 and 5 nothing."""
+NEXT_OWNER = np.array([0, 2, 3, 3, 2, 2, 3, 2, 0])
+"""In the second term: 0 gives only, 1 gives all that it has, 2 gets only, 3 does both."""
 
 every_sequence = pytest.mark.parametrize("layers", [1, 2, 3, 4])
 both_kinds_of_users = pytest.mark.parametrize("builds_users", [False, True])
@@ -56,18 +68,22 @@ class Recorded:
         ids = Ids(np.arange(N_USERS)), Ids(np.arange(N_ITEMS))
         split = Split("tiny", train, held, held, *ids)
         self._clients = [Client(profile) for _, profile in profiles(split, config)]
-        self.headers: dict[int, list[Header]] = defaultdict(list)
-        """By client."""
+        self.steps: list[tuple[bool, Header, Header]] = []
+        """Whether a client owns items, as far as it knows; what came last to it, and what then."""
         self.rounds: list[tuple[Header, list[m.Message], list[m.Message]]] = []
         """Header, requests and replies of every call."""
-        self.server = initialise(config, N_USERS, N_ITEMS, lambda _: Plan(OWNER, "by hand"), self)
+        self.config = config
+        self.server = Server.begin(
+            config, np.arange(N_USERS), N_ITEMS, lambda _: Plan(OWNER, "by hand"), Line(self)
+        )
 
     def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         asked, answers, replies = [], [], {}
         for client, data in requests:
             message = m.decode(data, REQUESTS, limit=len(data))
             header = m.read_header(message, m.run_of(message), client)
-            self.headers[client].append(header)
+            party = self._clients[client]
+            self.steps.append((party._life.owns, party._last, header))
             replies[client] = self._clients[client].handle(data)
             kind = PHASES[Phase(header.phase)].reply
             asked.append(message)
@@ -98,16 +114,22 @@ def recorded(layers: int, builds_users: bool) -> Recorded:
     server.measure("test")
     server.predict([0, 4])
     server.predict([3])
+    server.keep()
+    server.go_back()
+    saved = server.checkpoint(1)
+    server.step(5, 0, 0.01)
+    server = Server.restored(saved, federation.config, Line(federation))
+    server.resume(1)
+    server.step(5, 0, 0.01)
+    server.checkpoint(2)
+    everybody, plan = np.arange(N_USERS), Plan(NEXT_OWNER, "by hand")
+    server = server.changed(everybody, lambda _: plan, Line(federation), 2)
+    server.step(5, 1, 0.01)
     return federation
 
 
-def steps(federation: Recorded) -> Iterable[tuple[bool, Header, Header]]:
-    """Whether a client owns items, the header of a message to it, and the one after."""
-    owners = set(OWNER.tolist())
-    for client, headers in federation.headers.items():
-        for last, following in pairwise([START, *headers]):
-            # Who owns what is known from the plan on.
-            yield client in owners and last.phase >= Phase.PLAN, last, following
+def begins_stretch(header: Header) -> bool:
+    return header.phase == Phase.RESUME and header.begins_stretch
 
 
 # The table.
@@ -119,10 +141,13 @@ def test_every_phase_has_a_row_and_every_row_a_phase() -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_row_names_a_method_of_one_life_that_takes_its_request(phase: Phase) -> None:
+    """Of the two that an heir can be at; RESUME is the client's own, whatever its life."""
     row = PHASES[phase]
-    (life,) = [life for life in LIVES if hasattr(life, row.method)]
-    taken = get_type_hints(getattr(life, row.method))["message"]
-    assert issubclass(row.request, taken)
+    lives = [life for life in LIVES if hasattr(life, row.method)]
+    assert len(lives) == {Phase.RESUME: 0, Phase.INHERIT: 2}.get(phase, 1)
+    for life in lives:
+        taken = get_type_hints(getattr(life, row.method))["message"]
+        assert issubclass(row.request, taken)
 
 
 def test_every_method_of_a_life_that_answers_a_message_is_in_a_row() -> None:
@@ -133,7 +158,7 @@ def test_every_method_of_a_life_that_answers_a_message_is_in_a_row() -> None:
         if not name.startswith("_")
         and {"message", "header", "return"} == getattr(method, "__annotations__", {}).keys()
     }
-    assert answering == {row.method for row in PHASES.values()}
+    assert answering == {row.method for row in PHASES.values()} - {PHASES[Phase.RESUME].method}
 
 
 def test_what_a_client_decodes_is_what_it_is_asked() -> None:
@@ -192,9 +217,9 @@ def test_a_step_has_an_exchange_for_every_layer_forward_and_backward() -> None:
 @both_kinds_of_users
 def test_what_a_server_sends_is_accepted(layers: int, builds_users: bool) -> None:
     sequence, met = PhaseOrder(layers, builds_users), set()
-    for owns, last, header in steps(recorded(layers, builds_users)):
+    for owns, last, header in recorded(layers, builds_users).steps:
         assert sequence.check(header, last, owns=owns) is PHASES[Phase(header.phase)]
-        assert header in sequence.after(last, owns=owns)
+        assert begins_stretch(header) or header in sequence.after(last, owns=owns)
         met.add(header.phase)
     assert met == {phase for phase in Phase if sequence.layers_of(phase)}
 
@@ -211,9 +236,10 @@ def everywhere(layers: int, pass_number: int) -> set[Header]:
     }
 
 
-NEVER_SENT = (False, Phase.FINAL, Phase.GRADIENT)
+NEVER_SENT = {(False, Phase.FINAL, Phase.GRADIENT), (False, Phase.INHERIT, Phase.ENDOW)}
 """Whether it owns items, last phase, next phase: the table allows it, but no server does it. Who
-owns nothing has a part in FINAL for the batch's sake only, so that its LOSS comes first."""
+owns nothing has a part in FINAL for the batch's sake only, so that its LOSS comes first; and it
+has a part in INHERIT as an heir only."""
 
 
 @every_sequence
@@ -225,7 +251,9 @@ def test_whatever_no_server_sends_is_refused(layers: int, builds_users: bool) ->
     seen: dict[tuple[bool, int, int], set[tuple[int, int, int]]] = defaultdict(set)
     beginnings: dict[bool, set[tuple[int, int, int]]] = defaultdict(set)
     example: dict[tuple[bool, int, int], Header] = {}
-    for owns, last, header in steps(recorded(layers, builds_users)):
+    for owns, last, header in recorded(layers, builds_users).steps:
+        if begins_stretch(header) and last != START:
+            continue
         place, passes = (owns, last.phase, last.layer), header.pass_number - last.pass_number
         example[place] = last
         seen[place].add((passes, header.phase, header.layer))
@@ -240,7 +268,8 @@ def test_whatever_no_server_sends_is_refused(layers: int, builds_users: bool) ->
             if (passes, header.phase, header.layer) in allowed:
                 assert header in sequence.after(last, owns=owns)
                 continue
-            if (owns, last.phase, header.phase) == NEVER_SENT and not passes and not header.layer:
+            followed = owns, last.phase, header.phase
+            if followed in NEVER_SENT and not passes and not header.layer:
                 continue
             wrong = ReplayedMessageError if header <= last else UnexpectedMessageError
             with pytest.raises(wrong) as error:
@@ -271,7 +300,7 @@ def test_rows_arrive_from_the_phase_in_which_they_were_pushed(
 
 @every_sequence
 def test_who_is_asked_is_what_the_table_says(layers: int) -> None:
-    everybody, owners = set(range(N_USERS)), set(OWNER.tolist())
+    everybody, owners = set(range(N_USERS)), (set(OWNER.tolist()), set(NEXT_OWNER.tolist()))
     asked: dict[Phase, set[frozenset[int]]] = defaultdict(set)
     federation = recorded(layers, True)
     for header, requests, _ in federation.rounds:
@@ -282,9 +311,9 @@ def test_who_is_asked_is_what_the_table_says(layers: int) -> None:
         if who is Asked.EVERYBODY:
             assert groups == {frozenset(everybody)}
         elif who is Asked.OWNERS:
-            assert groups == {frozenset(owners)}
+            assert groups == set(map(frozenset, owners))
         elif who is Asked.KEY_CLIENT:
-            assert [len(group) for group in groups] == [1]
+            assert {len(group) for group in groups} == {1}
         elif who is Asked.BATCH:
             assert all(0 < len(group) <= 2 for group in groups)
     for _, requests, _ in federation.rounds:
@@ -296,3 +325,57 @@ def test_headers_have_words() -> None:
     assert describe(Header(3, Phase.FORWARD, 1)) == "pass 3 FORWARD 1"
     assert describe(Header(3, Phase.LOSS, 1)) == "pass 3 LOSS"
     assert describe(Header(3, 200)) == "pass 3 phase 200"
+    assert describe(restarted(4)) == "a restart in stretch 4"
+
+
+# Stretches.
+
+stretches = st.integers(0, 2**16 - 2)
+places = st.builds(
+    Header,
+    st.integers(0, 2**40 - STRETCH_PASSES),
+    st.sampled_from(sorted(Phase)),
+    st.integers(0, 3),
+)
+sequences = st.builds(PhaseOrder, st.integers(1, 4), st.booleans())
+
+
+@given(sequences, places, stretches, st.booleans())
+def test_a_later_stretch_may_begin_at_any_time_and_no_other(
+    sequence: PhaseOrder, last: Header, stretch: int, owns: bool
+) -> None:
+    """Wherever a client is: what is run again runs under numbers that were never used."""
+    resume = Header(stretch * STRETCH_PASSES, Phase.RESUME)
+    if resume > last:
+        assert sequence.check(resume, last, owns=owns) is PHASES[Phase.RESUME]
+        assert stretch > last.stretch
+    else:
+        with pytest.raises(ReplayedMessageError):
+            sequence.check(resume, last, owns=owns)
+    for wrong in (
+        Header(resume.pass_number + 1, Phase.RESUME),
+        Header(resume.pass_number, Phase.RESUME, 1),
+    ):
+        with pytest.raises((ReplayedMessageError, UnexpectedMessageError)):
+            sequence.check(wrong, last, owns=owns)
+
+
+@given(sequences, places, stretches, st.booleans())
+def test_who_lost_its_memory_waits_for_a_later_stretch(
+    sequence: PhaseOrder, header: Header, stretch: int, owns: bool
+) -> None:
+    last = restarted(stretch)
+    assert last.stretch == stretch and last.phase == RESTART
+    next_one = Header((stretch + 1) * STRETCH_PASSES, Phase.RESUME)
+    assert sequence.after(last, owns=owns) == [next_one]
+    assert sequence.check(next_one, last, owns=owns) is PHASES[Phase.RESUME]
+    for one in (header, Header(last.pass_number, header.phase, header.layer)):
+        if begins_stretch(one) and not one.layer and one.stretch > stretch:
+            continue
+        wrong = ReplayedMessageError if one <= last else UnexpectedMessageError
+        with pytest.raises(wrong):
+            sequence.check(one, last, owns=owns)
+
+
+def test_who_never_was_in_a_stretch_is_at_the_start() -> None:
+    assert restarted(-1) == START

@@ -38,7 +38,7 @@ from lpgcn.protocol.suite import SUITES, Key, Kind
 from lpgcn.protocol.transcript import Observation
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.runtime.engines.centralized import Sampler
+from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.hosts.one_process import profiles
 
 Make = Callable[..., Any]
@@ -359,20 +359,29 @@ def test_nobody_opens_what_only_another_can(federation_of: Make, split_of: Make)
         assert senders[own] == len(federation.server.topology.by_client[user])
 
 
+PUBLIC_NUMBERS = {("Exchange", "positions"), ("Begin", "members")}
+
+
 def test_a_client_never_hears_the_index_of_another(federation_of: Make, split_of: Make) -> None:
-    """Only an index could be above 255; positions of samples are above it too, and public."""
+    """Only an index could be above 255, also in a later term with a checkpoint before it; the
+    positions of samples and the number of members are above it too, and public."""
     train = [(user, (user + way) % 200) for user in range(300) for way in (0, 1, 7)]
     seen: list[Observation] = []
     config = TINY.changed(dim=1, layers=1, batch_size=200)
     federation = federation_of(split_of(train, 300, 200), config, witness=seen.append)
     federation.train(1)
+    federation.server.checkpoint(1)
+    left = np.setdiff1d(np.arange(300), federation.server.plan.convolution_clients[:9])
+    federation.server = federation.server.changed(left, federation.plan, federation.line, 1)
+    federation.server.step(0, 1, 0.05)
+    assert {one.phase for one in seen} >= {"CHECKPOINT", "INHERIT", "ENDOW"}
     inboxes = [one for one in seen if one.party != "server"]
     assert all(one.sender == "server" for one in inboxes)
     numbers = [
         number
         for one in inboxes
         for name, field in one.fields.items()
-        if isinstance(field, list) and (one.kind, name) != ("Exchange", "positions")
+        if isinstance(field, list) and (one.kind, name) not in PUBLIC_NUMBERS
         for number in field
     ]
     assert len(numbers) > 10_000

@@ -13,11 +13,11 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.model.sampling import catalogue
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
-from lpgcn.protocol.server.script import mask_peers
+from lpgcn.protocol.server.caller import Caller
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.transcript import NUMBERS, Observation, Transcript, read
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.fields import Packed
+from lpgcn.protocol.wire.fields import Packed, Round, Stored
 
 Make = Callable[..., Any]
 TINY = Config(dim=3, layers=2, batch_size=7, virtual_items="2", seed=5)
@@ -34,11 +34,11 @@ def test_everything_that_was_received_is_there(
     path, config = tmp_path / "seen" / "run.jsonl", TINY.changed(model=model, suite=suite)
     with Transcript(path) as transcript:
         federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=transcript)
-        federation.train(2)
-        federation.server.measure("valid")
+        second_term(federation)
         assert not path.exists(), "it has its name when it is complete"
     assert [file.name for file in path.parent.iterdir()] == ["run.jsonl"]
     seen = read(path)
+    assert {one.phase for one in seen} >= {"RESUME", "CHECKPOINT", "INHERIT", "ENDOW"}
     received = Counter(map(in_short, (one for one in seen if one.party != "server")))
     assert received == Counter(
         sent(client, REQUESTS, f"client {client}", "server", data)
@@ -80,22 +80,37 @@ def sent(client: int, kinds: Any, party: str, sender: str, data: bytes) -> tuple
     return party, sender, type(message).__name__, place, len(data), tuple(sorted(fields.items()))
 
 
+def second_term(federation: Any) -> None:
+    """A training with a checkpoint, and a term in which an owner is gone."""
+    federation.train(2)
+    server = federation.server
+    server.measure("valid")
+    server.checkpoint(1)
+    left = np.setdiff1d(server.term.members, server.plan.convolution_clients[:1])
+    federation.server = server.changed(left, federation.plan, federation.line, 1)
+    federation.server.step(1, 0, 0.05)
+
+
 def test_numbers_are_decoded_wherever_a_server_packs_some(
-    federation_of: Make, split_of: Make
+    federation_of: Make, split_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation = federation_of(split_of(TRAIN, 4, 9), TINY)
-    federation.initialise()
-    script, server = federation.server._script, federation.server
-    rounds = [*script.verification(mask_peers(4, np.arange(4)))]
-    rounds += script.step(server.batches.draw(0, 0))
+    rounds = list[Round]()
+    carry_out = Caller.carry_out
+
+    def recorded(caller: Caller, one: Round) -> None:
+        rounds.append(one)
+        carry_out(caller, one)
+
+    monkeypatch.setattr(Caller, "carry_out", recorded)
+    second_term(federation)
     packed = {
         (one.kinds[0], name)
         for one in rounds
         for name, field in one.down.items()
-        if isinstance(field, Packed)
+        # A whole number that is the same for everybody is in store as four bytes.
+        if isinstance(field, Packed) or (isinstance(field, Stored) and field.length == 4)
     }
-    # The one whole number that is the same for everybody.
-    packed.add((m.Update, "batch_size"))
     assert packed == {(kind, name) for kind, names in NUMBERS.items() for name in names}
 
 

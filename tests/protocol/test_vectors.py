@@ -158,3 +158,9 @@ def test_vectors_are_made_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> Non
     before = SCRIPT["made"](FOUND["wire"]["message Push"])
     monkeypatch.setattr(m, "encode", lambda message: msgspec.json.encode(message))
     assert SCRIPT["made"](FOUND["wire"]["message Push"]) != before
+
+
+def test_a_checkpoint_is_written_as_it_was_read() -> None:
+    assert FILE["wire"]["a client's next checkpoint"] == FILE["wire"]["a client's checkpoint"]
+    opened, plain = FILE["wire"]["estate, opened"], SCRIPT["node_states"](2).tobytes().hex()
+    assert opened == plain != FILE["wire"]["estate"]

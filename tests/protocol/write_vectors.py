@@ -16,18 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from lpgcn import crypto, fixed_point
+from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
-from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey
+from lpgcn.crypto import Channels, Context, Directory, Label, Masks, PrivateKey, SecretKey
 from lpgcn.crypto.context import VERSION as CRYPTO_VERSION
 from lpgcn.errors import LpgcnError
 from lpgcn.model.sampling import catalogue, places
-from lpgcn.protocol.client.newcomer import Answered, KeyHolder, _bound
-from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client import estate
+from lpgcn.protocol.client.newcomer import Answered, Expectant, KeyHolder, _bound
+from lpgcn.protocol.client.party import Party
+from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.sealing import Keys, info
-from lpgcn.protocol.phases import Phase, PhaseOrder
+from lpgcn.protocol.client.standing import FORMAT, Former, Nodes, Snapshot, Standing
+from lpgcn.protocol.client.user import Listing
+from lpgcn.protocol.phases import Phase, PhaseOrder, restarted
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading, sizes
@@ -52,6 +58,10 @@ SECRET: Final = bytes(range(32, 64))
 SEED: Final = 0x1122334455667788
 OWN, PEER = PrivateKey(b"\1" * 32), PrivateKey(b"\2" * 32)
 SENDER_KEY, PAIR_KEY, MET_KEY = b"\3" * 32, b"\4" * 32, b"\5" * 32
+ESTATE_KEY: Final = b"\6" * 32
+DIRECTORY: Final = Directory([OWN.public_bytes, PEER.public_bytes])
+CHECKPOINT: Final = 5
+"""The number of the checkpoint that estates are of."""
 ASKED: Final = np.array([0, 1])
 """The places that a neighbour is asked about; the first of them is real."""
 
@@ -65,7 +75,9 @@ def numbers(*values: int) -> bytes:
 
 
 MESSAGES: Final[list[m.Message]] = [
-    m.Ask(header=at(Phase.KEYS)),
+    m.Ask(header=at(Phase.COUNT)),
+    m.Resume(header=at(Phase.RESUME), number=numbers(6)),
+    m.Begin(header=at(Phase.KEYS), term=numbers(1), members=numbers(2)),
     m.PublicKeys(header=at(Phase.SHARE_KEY), keys=OWN.public_bytes + PEER.public_bytes),
     m.SealedKey(header=at(Phase.LIST), sealed=b"sealed"),
     m.Placement(
@@ -74,11 +86,13 @@ MESSAGES: Final[list[m.Message]] = [
         owned=numbers(2, 7),
         offsets=numbers(0, 2, 3),
         listed=numbers(0, 1, 1),
-        peers=PEER.public_bytes,
+        root=DIRECTORY.root,
+        own=DIRECTORY.entry(OWN.public_bytes),
+        peers=DIRECTORY.entry(PEER.public_bytes),
     ),
     m.Questions(
         header=at(Phase.VERIFY),
-        askers=PEER.public_bytes,
+        askers=DIRECTORY.entry(PEER.public_bytes),
         offsets=numbers(0, 2),
         positions=numbers(3, 1),
     ),
@@ -112,7 +126,7 @@ MESSAGES: Final[list[m.Message]] = [
         negative_places=numbers(3, 8),
         negative_rows=b"negative rows",
         contacts=numbers(0, 1),
-        new_contacts=PEER.public_bytes,
+        new_contacts=DIRECTORY.entry(PEER.public_bytes),
     ),
     m.LossRows(
         header=at(Phase.GRADIENT),
@@ -135,6 +149,23 @@ MESSAGES: Final[list[m.Message]] = [
     ),
     # Long enough for a length of two bytes.
     m.Catalogue(header=at(Phase.RANK_VALID), items=b"items" * 52),
+    m.Mark(
+        header=at(Phase.CHECKPOINT), number=numbers(6), heirs=DIRECTORY.entry(PEER.public_bytes)
+    ),
+    m.Estates(
+        header=at(Phase.INHERIT),
+        number=numbers(6),
+        keys=b"keys",
+        estates=b"estates",
+        counts=numbers(2),
+        bundles=numbers(0, 0),
+        receivers=DIRECTORY.entry(PEER.public_bytes),
+        offsets=numbers(0, 1, 2),
+        rows=numbers(1, 0),
+    ),
+    m.Bequests(
+        header=at(Phase.ENDOW), packages=b"packages", counts=numbers(2), rows=numbers(3, 1)
+    ),
     m.Reply(header=at(Phase.PLAN)),
     m.PublicKey(header=at(Phase.KEYS), key=OWN.public_bytes),
     m.SealedKeys(header=at(Phase.SHARE_KEY), sealed=b"sealed"),
@@ -150,17 +181,34 @@ MESSAGES: Final[list[m.Message]] = [
         introductions=b"introductions",
     ),
     m.Numbers(header=at(Phase.COUNT), masked=bytes(range(8))),
+    m.Estate(header=at(Phase.CHECKPOINT), content=b"content", keys=b"keys"),
+    m.Bundles(header=at(Phase.INHERIT), packages=b"packages"),
 ]
 
 
+CONFIG: Final = Config(model="lightgcn", dim=2, layers=1, virtual_items="1")
+
+
+def node_states(count: int) -> Nodes:
+    """Of so many items, all of whose numbers are different."""
+    rows = np.zeros(count, dtype=Sizes.of(CONFIG).node(["items"]))
+    values = np.arange(1, 1 + 8 * count, dtype=np.float32).reshape(count, 4, 2) / 16
+    for number, name in enumerate(("parameter", "mean", "square", "kept")):
+        rows["items"][name] = values[:, number]
+    rows["items"]["steps"] = 100 + np.arange(count)
+    return rows
+
+
 def seal_anew() -> dict[str, str]:
-    """What the key client, a neighbour and a stranger seal to the client `OWN`."""
+    """What the key client, a neighbour, a stranger and an owner seal to the client `OWN`."""
     public = OWN.public_bytes
     contents = {
         "anything": (b"content", b"info"),
         "shared key": (SECRET + SEED.to_bytes(8, "big"), info("shared key", RUN, public)),
         "verification": (SENDER_KEY + PAIR_KEY + b"\x80", _bound(RUN, public, ASKED)),
         "introduction": (MET_KEY, info("introduction", RUN, public)),
+        "estate": (ESTATE_KEY, info("estate", RUN, public)),
+        "bequest": (node_states(1).tobytes(), info("bequest", RUN, public)),
     }
     return {
         name: crypto.seal(public, content, bound).hex()
@@ -171,15 +219,16 @@ def seal_anew() -> dict[str, str]:
 class Life:
     """A client's initialisation, with fixed keys, up to its first masked number."""
 
-    def __init__(self, sealed: Sealed) -> None:
-        config = Config(model="lightgcn", dim=2, layers=1, virtual_items="1")
+    def __init__(self, sealed: Sealed, term: int = 0) -> None:
         about = Profile(
-            index=0, n_users=2, n_items=4, config=config, seed=1, private_seed=2,
+            index=0, n_users=2, n_items=4, config=CONFIG, seed=1, private_seed=2,
             train=numbers(0, 2), valid=b"", test=b"",
         )  # fmt: skip
         self._opened: list[Any] = []
+        self.disk = InMemory()
+        self._device = Device(about, self.disk, self._opened)
         self._sealed = {name: bytes.fromhex(one) for name, one in sealed.items()}
-        holder = KeyHolder(about, self._opened, RUN, OWN)
+        holder = KeyHolder(self._device, None, RUN, term, 2, OWN, b"")
         key = m.SealedKey(sealed=self._sealed["shared key"])
         self._tokens, self._lister = holder.list_items(key, Header(0, Phase.LIST))
 
@@ -191,26 +240,33 @@ class Life:
         return reply.tokens.hex()
 
     def _answered(self) -> Answered:
-        listed = places(catalogue(SEED, 4))[self._lister.uploaded]
+        listed = places(catalogue(SEED, 4))[self._lister.standing.numbers("uploaded")]
+        peer = DIRECTORY.entry(PEER.public_bytes)
         placement = m.Placement(
             places=numbers(*listed), owned=numbers(*ASKED), offsets=numbers(0, len(ASKED)),
-            listed=numbers(*range(len(ASKED))), peers=PEER.public_bytes,
+            listed=numbers(*range(len(ASKED))), root=DIRECTORY.root,
+            own=DIRECTORY.entry(OWN.public_bytes), peers=peer,
         )  # fmt: skip
         _, placed = self._lister.take_place(placement, Header(0, Phase.PLAN))
-        positions = placed.listing.elsewhere
+        positions = Listing.from_standing(self._device.about, placed.standing).elsewhere
         questions = m.Questions(
-            askers=PEER.public_bytes, offsets=numbers(0, len(positions)),
-            positions=numbers(*positions),
-        )  # fmt: skip
+            askers=peer, offsets=numbers(0, len(positions)), positions=numbers(*positions)
+        )
         _, answered = placed.answer(questions, Header(0, Phase.VERIFY))
         assert isinstance(answered, Answered)
         return answered
 
+    def _verified(self) -> Party | Expectant:
+        answers = m.SealedAnswers(answers=self._sealed["verification"])
+        _, life = self._answered().verify(answers, Header(0, Phase.ANSWERS))
+        assert isinstance(life, Party | Expectant)
+        return life
+
     def verified(self) -> Vector:
         """K_u, the pairwise key and the bits that the neighbour sealed, the key that the stranger
         sealed, and the masked number of items."""
-        answers = m.SealedAnswers(answers=self._sealed["verification"])
-        _, party = self._answered().verify(answers, Header(0, Phase.ANSWERS))
+        party = self._verified()
+        assert isinstance(party, Party)
         keys = party._keys
         (met,) = keys.meet([self._sealed["introduction"]])
         reply, _ = party.count(m.Ask(), Header(1, Phase.COUNT))
@@ -221,6 +277,63 @@ class Life:
             "met": met.reveal().hex(),
             "masked": reply.masked.hex(),
         }
+
+    def inherited(self) -> Vector:
+        """The states that an owner has who joined, from what another sealed to it."""
+        expectant, sealed = self._verified(), self._sealed["bequest"]
+        assert isinstance(expectant, Expectant)
+        bequests = m.Bequests(packages=sealed * 2, counts=numbers(1, 1), rows=numbers(1, 0))
+        _, party = expectant.inherit(bequests, Header(0, Phase.ENDOW))
+        return {name: adam.state()["mean"].tolist() for name, adam in party.tables().items()}
+
+    def resumed(self) -> Vector:
+        """What a client reads from a checkpoint, and what it would write as the next one; but for
+        what is drawn anew, a checkpoint is written as it was read."""
+        self.disk.write(CHECKPOINT, msgspec.msgpack.encode(snapshot()))
+        party = Party.resumed(self._device, CHECKPOINT)
+        heirs = DIRECTORY.entry(OWN.public_bytes) + DIRECTORY.entry(PEER.public_bytes)
+        mark = m.Mark(number=numbers(CHECKPOINT + 1), heirs=heirs)
+        party.checkpoint(mark, Header(1, Phase.CHECKPOINT))
+        return self.disk.read(CHECKPOINT + 1).hex()
+
+
+def standing() -> Standing:
+    """Of a client that owns two places, both listed by its one neighbour."""
+    order = catalogue(SEED, 4)
+    uploaded = np.array([2, 0, 1])
+    return Standing(
+        term=3, members=2, run=RUN, private=b"\1" * 32, shared=SECRET, seed=SEED,
+        uploaded=numbers(*uploaded), root=DIRECTORY.root, places=numbers(*places(order)[uploaded]),
+        peers=PEER.public_bytes, owned=numbers(*np.sort(places(order)[[0, 3]])),
+        neighbour_offsets=numbers(0, 2), neighbour_rows=numbers(0, 1),
+        neighbour_is_real=b"\1\0", asked_offsets=numbers(0, 2), asked_positions=numbers(0, 2),
+        sender_key=b"\7" * 32, owner_keys=b"\x08" * 32, neighbour_keys=SENDER_KEY,
+        pair_keys=PAIR_KEY,
+    )  # fmt: skip
+
+
+def snapshot() -> Snapshot:
+    user = np.zeros(1, dtype=Sizes.of(CONFIG).node(["users"]))
+    user["users"]["parameter"], user["users"]["steps"] = (0.5, -0.25), 9
+    return Snapshot(
+        format=FORMAT, standing=standing(), user=user.tobytes(), items=node_states(2).tobytes(),
+        loss_total=str(2**70 + 1),
+    )  # fmt: skip
+
+
+def estate_content() -> bytes:
+    """What an owner leaves, under its fresh key."""
+    (content,) = Channels([SecretKey(ESTATE_KEY)]).seal(
+        estate._context(RUN, CHECKPOINT), [0], [node_states(2).tobytes()]
+    )
+    return content
+
+
+def opened_estate(sealed: Sealed) -> Vector:
+    """As an heir opens it."""
+    former = Former(RUN, OWN)
+    key = bytes.fromhex(sealed["estate"])
+    return estate._opened(former, CHECKPOINT, key, estate_content()).hex()
 
 
 def keys_of(suite: str) -> Keys:
@@ -242,7 +355,7 @@ def sealed_row(suite: str, kind: Kind) -> Vector:
 def sizes_of(suite: str, dtype: str) -> Vector:
     of = Sizes.of(Config(suite=suite, dtype=dtype, dim=64))  # type: ignore[arg-type]
     row = (Kind.WISH, Kind.GRANT, Kind.SCALARS)
-    vectors = [kind for kind in Kind if kind not in (*row, Kind.NUMBERS)]
+    vectors = [kind for kind in Kind if kind not in (*row, Kind.NUMBERS, Kind.ESTATE)]
     pair = np.array([(0.5, 3)], dtype=of.pair)
     negative = np.array([(1, 2, pair[0])], dtype=Sizes(of.suite, 3, of.pair).negative_content)
     return {
@@ -259,6 +372,17 @@ def present() -> Vector:
     possible = Ragged.from_lengths([10, 0, 2], np.zeros(12, dtype=np.int64))
     flags = np.array([True] + 8 * [False] + 3 * [True])
     return [Present(Selection(possible, flags)).fill({}, client).hex() for client in range(3)]
+
+
+def directory(*counts: int) -> Vector:
+    """Roots of directories of so many keys, and the entries of the first and the last."""
+    found = []
+    for count in counts:
+        publics = [bytes((37 * (number + 1) % 256,)) * 32 for number in range(count)]
+        made = Directory(publics)
+        entries = [made.entry(publics[0]).hex(), made.entry(publics[-1]).hex()]
+        found.append({"root": made.root.hex(), "entries": entries})
+    return found
 
 
 def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
@@ -292,6 +416,8 @@ def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         "mask": lambda: (
             Masks([(secret, 1), (other, -1)]).mask(CONTEXT, 3).astype("<u8").tobytes().hex()
         ),
+        "directory": lambda: directory(1, 2, 3, 5, 8),
+        "fingerprint": lambda: crypto.fingerprint(DIRECTORY.root),
         "opened": lambda: OWN.open(bytes.fromhex(sealed["anything"]), b"info").hex(),
     }
 
@@ -316,6 +442,25 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         "a client's tokens": lambda: Life(sealed).tokens(),
         "a client's catalogue": lambda: Life(sealed).catalogue(),
         "a client after verification": lambda: Life(sealed).verified(),
+        "a client that inherits": lambda: Life(sealed, term=1).inherited(),
+        "a client's checkpoint": lambda: msgspec.msgpack.encode(snapshot()).hex(),
+        "a client's next checkpoint": lambda: Life(sealed).resumed(),
+        "node states, lightgcn": lambda: node_states(1).tobytes().hex(),
+        "node states, layout": lambda: [
+            f"{names} {dtype}: {Sizes.of(CONFIG.changed(dtype=dtype)).node(names).descr}"
+            for names in (["items"], ["items", "item_users"], ["users"], [])
+            for dtype in ("float32", "float64")
+        ],
+        "estate": lambda: estate_content().hex(),
+        "estate, opened": lambda: opened_estate(sealed),
+        "info of an estate": lambda: info("estate", RUN, OWN.public_bytes).hex(),
+        "info of a bequest": lambda: info("bequest", RUN, OWN.public_bytes).hex(),
+        "sealed key": lambda: sizes.SEALED_KEY_BYTES,
+        "heirs": lambda: sizes.HEIRS,
+        "passes of a stretch": lambda: m.STRETCH_PASSES,
+        "after a restart": lambda: [
+            [one.pass_number, one.phase, one.layer] for one in map(restarted, (-1, 0, 3))
+        ],
     }
     for message in MESSAGES:
         name = f"message {type(message).__name__}"

@@ -13,15 +13,18 @@ from lpgcn.cli.data import data
 from lpgcn.cli.demo import demo
 from lpgcn.cli.evaluate import evaluate
 from lpgcn.cli.federation import federation
+from lpgcn.cli.host import host
+from lpgcn.cli.join import join
 from lpgcn.cli.plan import plan
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
+from lpgcn.cli.serve import serve
 from lpgcn.cli.train import train
 from lpgcn.cli.verify import verify
 
 __all__ = ["main"]
 
-COMMANDS = (demo, train, evaluate, recommend, verify, plan, data, federation)
+COMMANDS = (demo, train, evaluate, recommend, verify, plan, data, serve, join, host, federation)
 
 main = Program(
     "lpgcn",

@@ -51,6 +51,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 Witness = Callable[[Observation], None]
 
 NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
+    m.Resume: ("number",),
+    m.Begin: ("term", "members"),
     m.Placement: ("places", "owned", "offsets", "listed"),
     m.Questions: ("offsets", "positions"),
     m.Exchange: ("positions", "epoch"),
@@ -58,6 +60,9 @@ NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
     m.Samples: ("negatives", "negative_places", "contacts"),
     m.LossRows: ("contacts",),
     m.Update: ("batch_size",),
+    m.Mark: ("number",),
+    m.Estates: ("number", "counts", "bundles", "offsets", "rows"),
+    m.Bequests: ("counts", "rows"),
 }
 """Fields of numbers, by the kind of the message."""
 

@@ -8,6 +8,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rich.pretty import pretty_repr
 from lpgcn.crypto import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.configuration import FederationError
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentDesk,
@@ -31,6 +33,7 @@ from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentRequest,
     Issuer,
     answer_enrolment,
+    close,
     enrol,
 )
 from lpgcn.runtime.hosts.nats.jwt import (
@@ -117,7 +120,7 @@ async def connected(credentials: Credentials, **other: Any) -> AsyncIterator[Lin
         )
         yield link
     finally:
-        await link.client.close()
+        await close(link.client)
 
 
 def refused(credentials: Credentials, error: type[Exception] = Error) -> str:
@@ -234,8 +237,7 @@ def test_a_token_is_nothing_without_its_key(federation: Federation) -> None:
 
 def test_expired_credentials_are_refused(federation: Federation, tmp_path: Path) -> None:
     expired = federation.signed("alice", expires=int(time.time()) - 1)
-    # The broker says why to those whose token was good once.
-    assert "xpired" in refused(expired) or "Authorization Violation" in refused(expired)
+    assert "Authorization Violation" in refused(expired)
     expired.save(tmp_path / "alice.credentials")
     with pytest.raises(CredentialsError, match="expired on"):
         Credentials.load(tmp_path / "alice.credentials")
@@ -246,8 +248,8 @@ def test_credentials_expire_while_they_are_used(federation: Federation) -> None:
         soon = federation.signed("alice", expires=int(time.time()) + 3)
         async with connected(soon) as link:
             await link.settle()
+            assert link.client.is_connected
             await asyncio.wait_for(link.closed.wait(), DEADLINE)
-            assert "expired" in str(link.client.last_error).lower()
 
     asyncio.run(wait())
 
@@ -279,6 +281,33 @@ def test_who_is_revoked_is_thrown_out_and_stays_out(federation: Federation) -> N
     federation.broker.reload()
     assert "Authorization Violation" in refused(alice)
     assert "Authorization Violation" in refused(bob)
+
+
+def test_a_revoked_server_has_new_credentials(federation: Federation) -> None:
+    before = federation.server
+    federation.folder.revoke("server")
+    federation.broker.reload()
+    assert "Authorization Violation" in refused(before)
+    with pytest.raises(FederationError, match="taken"):
+        federation.folder.enrol("server")
+
+    async def come() -> None:
+        async with desk_at(federation):
+            pass
+
+    asyncio.run(come())
+
+
+def test_a_later_configuration_has_the_same_operator(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a running broker refuses to read it."""
+    later = time.time() + 1000
+    federation.folder.enrol("alice")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: later)
+        federation.folder.revoke("alice")
+    federation.broker.reload()
 
 
 def test_another_authority_is_refused(federation: Federation) -> None:
@@ -344,7 +373,8 @@ def test_an_invitation_lets_newcomers_in(federation: Federation) -> None:
                 await enrol(invitation, "server", timeout=DEADLINE)
             with pytest.raises(EnrolmentError, match="belongs to 'alice'"):
                 await enrol(invitation, "bob", key=key, timeout=DEADLINE)
-            bob = await enrol(invitation, "bob", timeout=DEADLINE)
+            bob = await enrol(invitation, "bob", urls=invitation.urls, timeout=DEADLINE)
+            assert bob.urls == invitation.urls
             with pytest.raises(EnrolmentError, match=r"used up \(2\)"):
                 await enrol(invitation, "carol", timeout=DEADLINE)
         alice.check()
@@ -464,6 +494,24 @@ def test_an_expired_invitation_is_refused_at_the_desk_too(tmp_path: Path) -> Non
     assert read_token(reply.token).sub == request.key and "alice" in after.members
     for unknown in ("nobody", "server"):
         assert "not known" in answer_enrolment(request, unknown, book, issuer)[0].refusal
+
+
+def test_many_at_the_desk_at_once(tmp_path: Path) -> None:
+    """From several processes, too: each desk opens the file and its lock anew."""
+    folder = FederationFolder.create(tmp_path / "federation")
+    invitation = folder.invite(uses=5)
+
+    async def never(subject: str, payload: bytes) -> None:
+        raise AssertionError(subject)
+
+    def come(number: int) -> bool:
+        request = EnrolmentRequest(f"client-{number}", Key.generate(Kind.USER).public)
+        return bool(folder.desk(never).answer(request, invitation.name).token)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(come, range(24))) == 5
+    members = folder.registry.read().members
+    assert len(members) == 2 + 5 and len(set(members[invitation.name].used)) == 5
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=12))

@@ -112,6 +112,11 @@ class Client:
             self._witness(observed)
 
     @property
+    def verified(self) -> bool:
+        """Whether initialisation is over."""
+        return isinstance(self._life, Party)
+
+    @property
     def party(self) -> Party:
         """This client after initialisation; what its own device asks of it does not travel."""
         if not isinstance(self._life, Party):

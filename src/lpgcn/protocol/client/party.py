@@ -449,6 +449,11 @@ class Party:
         items = self._pass.final_items
         return {"users": self._final_user()} | ({} if items is None else {"items": items})
 
+    def prediction(self) -> tuple[Floats, Floats, Int64] | None:
+        """e_u and all e_i of the last prediction, and the items that its user has; if there was
+        one."""
+        return self._kept and (*self._kept, self._about.items("train"))
+
     def recommend(self, k: int) -> list[tuple[int, float]]:
         """From the vectors of the last prediction: the best k items and their scores."""
         if self._kept is None:

@@ -49,6 +49,7 @@ from lpgcn.runtime.hosts.nats.jwt import (
     Kind,
     Role,
     check_name,
+    operator_token,
 )
 from lpgcn.runtime.hosts.nats.registry import Book, Member, Registry
 
@@ -135,7 +136,10 @@ class FederationFolder:
         return self._let_in([f"invitation-{secrets.token_hex(6)}"], "invited", days, uses)[0]
 
     def revoke(self, name: str) -> Revocation:
-        """Throw a member out, or make an invitation void. The broker has to be told."""
+        """Throw a member out, or make an invitation void. The broker has to be told.
+
+        The server is thrown out only to be let in again: it gets new credentials at once.
+        """
         now = int(time.time())
 
         def change(book: Book) -> Book:
@@ -147,9 +151,11 @@ class FederationFolder:
             # Somebody revoked before stays so from then on; the broker's file is written anyhow.
             return book if key in book.revoked else book.without(key, now)
 
-        book = self.registry.change(change)
-        self._write_config(book)
-        member = book.members[name]
+        member = self.registry.change(change, then=self._write_config).members[name]
+        if name == SERVER:
+            (new,) = self._let_in([SERVER], "server", _SERVER_DAYS)
+            self.server_credentials.unlink(missing_ok=True)
+            new.save(self.server_credentials)
         return Revocation(
             name,
             member.role,
@@ -188,7 +194,7 @@ class FederationFolder:
         def change(book: Book) -> Book:
             for name in names:
                 known = book.members.get(name)
-                if known is not None and not book.is_revoked(known):
+                if known is not None and (known.role != role or not book.is_revoked(known)):
                     raise FederationError(
                         f"the name {name!r} is taken; choose another one, or `lpgcn federation "
                         "revoke` who has it"
@@ -249,6 +255,7 @@ def _build(path: Path, name: str, place: Place) -> None:
     about = About(
         name=name,
         place=place,
+        operator=operator_token(name, operator),
         account=account.public,
         system=Key.generate(Kind.ACCOUNT).public,
         signers={role: key.public for role, key in signers.items()},

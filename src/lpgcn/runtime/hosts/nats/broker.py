@@ -60,6 +60,7 @@ class Broker:
         self.port = port
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
+        self._ports: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def url(self) -> str:
@@ -79,6 +80,7 @@ class Broker:
         """Return when connections are accepted."""
         if self._process is not None and self._process.poll() is None:
             raise BrokerError(f"the broker runs already (process {self._process.pid})")
+        self._forget()
         program = find_server()
         if not self.config.is_file():
             raise BrokerError(
@@ -86,16 +88,16 @@ class Broker:
             )
         self.log.parent.mkdir(parents=True, exist_ok=True)
         began = self._log_size()
-        with tempfile.TemporaryDirectory(prefix="lpgcn-broker-") as ports:
-            command = [str(program), "-c", str(self.config), "--ports_file_dir", ports]
-            if self.port is not None:
-                command += ["-p", str(self.port or -1)]
+        self._ports = tempfile.TemporaryDirectory(prefix="lpgcn-broker-")
+        command = [str(program), "-c", str(self.config), "--ports_file_dir", self._ports.name]
+        if self.port is not None:
+            command += ["-p", str(self.port or -1)]
+        try:
             self._launch(command)
-            try:
-                self._wait(lambda: self._listens(Path(ports)), began, "accept connections")
-            except BaseException:
-                self.kill()
-                raise
+            self._wait(self._listens, began, "accept connections")
+        except BaseException:
+            self.kill()
+            raise
 
     def reload(self) -> None:
         """Have it read its configuration again, and return when it has."""
@@ -106,8 +108,8 @@ class Broker:
             written = self._log_since(began)
             if _NOT_RELOADED in written:
                 raise BrokerError(
-                    f"the broker goes on with its old configuration: {_last_lines(written)}; mend "
-                    f"{self.config} and reload again"
+                    f"the broker goes on with its old configuration; its log {self.log} says why; "
+                    f"mend {self.config} and reload again, or restart the broker"
                 )
             return _RELOADED in written
 
@@ -123,7 +125,7 @@ class Broker:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+        self._forget()
 
     def close(self) -> None:
         """Ask it to end, wait, and see to it if it does not; nothing if it does not run."""
@@ -135,7 +137,7 @@ class Broker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process = None
+        self._forget()
 
     def __enter__(self) -> Self:
         self.start()
@@ -166,9 +168,17 @@ class Broker:
                 start_new_session=True,
             )
 
-    def _listens(self, ports: Path) -> bool:
+    def _forget(self) -> None:
+        """What is left of a process that has ended."""
+        self._process = None
+        if self._ports is not None:
+            self._ports.cleanup()
+            self._ports = None
+
+    def _listens(self) -> bool:
         """nats-server writes its ports to a file once it accepts connections."""
-        for path in ports.glob("*.ports"):
+        assert self._ports is not None
+        for path in Path(self._ports.name).glob("*.ports"):
             try:
                 found = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
             except msgspec.DecodeError:
@@ -183,7 +193,7 @@ class Broker:
         while not done():
             code = self._running().poll()
             if code is not None:
-                self._process = None
+                self._forget()
                 raise BrokerError(
                     f"the broker ended with status {code}: {_last_lines(self._log_since(began))}; "
                     f"its log is {self.log}"

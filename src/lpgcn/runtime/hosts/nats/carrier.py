@@ -146,6 +146,10 @@ class Carrier:
             )
         if welcome.indices != self._indices:
             self._handlers = self._admit(welcome)
+            if self._handlers.keys() != welcome.indices.keys():
+                raise LpgcnError(
+                    f"{len(welcome.indices)} clients were welcomed, {len(self._handlers)} were made"
+                )
             self._indices = dict(welcome.indices)
         self._events.welcomed(welcome.indices)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from lpgcn.crypto.certificates import check_host
 from lpgcn.errors import LpgcnError
-from lpgcn.runtime.hosts.nats.jwt import Key, Role, account_token, operator_token
+from lpgcn.runtime.hosts.nats.jwt import Key, Role, account_token
 
 FORMAT: Final = 1
 
@@ -87,6 +87,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     format: int = FORMAT
     name: str
     place: Place
+    operator: str
+    """The operator's token, signed once: a running broker does not take another one."""
     account: str
     """Public key of the account."""
     system: str
@@ -114,7 +116,7 @@ def broker_configuration(about: About, operator: Key, revoked: Mapping[str, int]
         listen=about.place.listen,
         port=about.place.port,
         tls="" if about.place.plain else _TLS,
-        operator=operator_token(about.name, operator),
+        operator=about.operator,
         system=about.system,
         system_token=system,
         account=about.account,

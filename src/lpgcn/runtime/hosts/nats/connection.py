@@ -91,6 +91,7 @@ class Connection:
 
     def open(self) -> None:
         """Connect, however long it takes to reach the broker; not if that does not want us."""
+        logging.getLogger("asyncio").addFilter(_is_worth_telling)
         self._thread.start()
         self._opened.result()
 
@@ -325,6 +326,11 @@ class _Client(Client):
         if "tls" in self.options and not encrypted:
             raise errors.SecureConnRequiredError
         return super()._connect_command()
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Not what asyncio says about nats-py whenever a connection with TLS ends."""
+    return "returning true from eof_received()" not in record.getMessage()
 
 
 def _refusal(error: Exception) -> NetworkError | None:

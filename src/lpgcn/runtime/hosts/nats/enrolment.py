@@ -9,6 +9,7 @@ Both may be lost on their way, so that the newcomer asks again; the same key get
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -40,6 +41,7 @@ ENROLLED: Final = "enrolled"
 DAY: Final = 24 * 60 * 60
 CLIENT_DAYS: Final = 365
 _ASK_AGAIN: Final = 2.0
+_CLOSE_WITHIN: Final = 1.0
 _log = logging.getLogger(__name__)
 
 Publish = Callable[[str, bytes], Awaitable[None]]
@@ -244,7 +246,7 @@ async def enrol(
     try:
         reply = await _ask(client, invitation.name, request, timeout)
     finally:
-        await client.close()
+        await close(client)
     return accept_enrolment(invitation, request, key, reply)
 
 
@@ -275,6 +277,17 @@ async def _ask(
     )
 
 
+async def close(client: Client) -> None:
+    """End a connection, or what was left of an attempt.
+
+    After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
+    connection that is closed already.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_WITHIN):
+            await client.close()
+
+
 async def _connect(invitation: Credentials) -> Client:
     from nats.aio.client import Client
     from nats.errors import Error
@@ -295,7 +308,7 @@ async def _connect(invitation: Credentials) -> Client:
     try:
         await client.connect(**options)
     except (Error, OSError, TimeoutError) as error:
-        await client.close()
+        await close(client)
         raise EnrolmentError(
             f"{', '.join(invitation.urls)} does not let the invitation {invitation.name!r} in: "
             f"{(seen or [error])[0]!r}; check that the broker runs and that the invitation is "

@@ -90,8 +90,13 @@ class Registry:
             )
         return book
 
-    def change(self, change: Callable[[Book], Book]) -> Book:
-        """The book after a change, alone with the file, and durable. An error changes nothing."""
+    def change(
+        self, change: Callable[[Book], Book], *, then: Callable[[Book], None] | None = None
+    ) -> Book:
+        """The book after a change, alone with the file, and durable. An error changes nothing.
+
+        `then` writes what follows from the book before anybody else can change it again.
+        """
         place = self.path.with_name(f".{self.path.name}.lock")
         lock = os.open(place, os.O_RDWR | os.O_CREAT, _PRIVATE)
         try:
@@ -100,6 +105,8 @@ class Registry:
             after = change(before)
             if after is not before:
                 self._write(after)
+            if then is not None:
+                then(after)
             return after
         finally:
             os.close(lock)

@@ -1,0 +1,103 @@
+"""`lpgcn host`."""
+
+from __future__ import annotations
+
+import gc
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lpgcn.cli.join import stop_on_signal
+from lpgcn.cli.options import SectionedCommand, field_options, source_asked
+from lpgcn.cli.program import Stopped
+from lpgcn.cli.terminal import json_option, print_json, show
+from lpgcn.runtime.runs.source import Source
+
+
+class Users(click.ParamType[range]):
+    """0-470, or 7: rows of the data set."""
+
+    name = "A-B"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> range:
+        if isinstance(value, range):
+            return value
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
+        if not found or int(found[2] or found[1]) < int(found[1]):
+            self.fail(f"{value!r} is no range of users such as 0-499", parameter, context)
+        return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Example:
+  lpgcn host ml-100k --users 0-470 --credentials one.credentials --state runs/one""",
+)
+@click.argument("dataset", required=False)
+@click.option("--users", type=Users(), help="Which of them, by number; everybody if not given.")
+@click.option(
+    "--credentials",
+    "credentials_file",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file that `lpgcn federation enrol` wrote for this host.",
+)
+@click.option("--broker", help="URL of the broker, if not the one in the credentials.")
+@click.option(
+    "--state",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A folder with a folder for each client.",
+)
+@click.option(
+    "--experiment-seed",
+    type=click.IntRange(0, 2**63 - 1),
+    help="One seed for all parties, as the server's --seed, so that the run can be repeated and "
+    "compared; otherwise every client draws its own.",
+)
+@json_option
+@field_options(Source, "Data, and files of your own")
+def host(
+    dataset: str | None,
+    users: range | None,
+    credentials_file: Path,
+    broker: str | None,
+    state: Path,
+    experiment_seed: int | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Run many users' clients in one process, over one connection.
+
+    DATASET is a name that `lpgcn data list` shows, or, with --train, what your own data is called.
+    A client is its user's row: its number in the federation is the same, if that is free.
+    """
+    from lpgcn.cli.carrying_display import CarryingDisplay, connect_options
+    from lpgcn.runtime.memory import keep_freed_memory
+    from lpgcn.runtime.runs.carrying import carry, passengers
+
+    split = source_asked(dataset, fields).open()
+    chosen = users or range(split.n_users)
+    if chosen.stop > split.n_users:
+        raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
+    name, options = connect_options(credentials_file, broker, None, state)
+    people = passengers(split, chosen, state, experiment_seed)
+    keep_freed_memory()
+    # Clients live as long as this process, and nothing here makes cycles.
+    gc.collect()
+    gc.disable()
+    try:
+        text, vehicle = carry(
+            options, name, people, events=CarryingDisplay(), started=stop_on_signal
+        )
+    except KeyboardInterrupt:
+        raise Stopped("the same command goes on") from None
+    if not text:
+        raise Stopped("the same command goes on")
+    if as_json:
+        print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
+    else:
+        show(f"{len(vehicle.clients):,} clients: {text}; their models are in {state}")

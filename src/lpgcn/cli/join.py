@@ -1,0 +1,114 @@
+"""`lpgcn join`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lpgcn.cli.options import SectionedCommand, data_asked, field_options
+from lpgcn.cli.program import Stopped
+from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.runtime.runs.source import Source
+
+if TYPE_CHECKING:
+    from lpgcn.runtime.hosts.nats.carrier import Carrier
+    from lpgcn.runtime.runs.carrying import Vehicle
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Example:
+  lpgcn join --credentials alice.credentials --data mine.csv --state ~/.lpgcn/fed""",
+)
+@click.option(
+    "--credentials",
+    "credentials_file",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file that `lpgcn federation enrol` wrote, or an invitation with --name.",
+)
+@click.option("--name", help="With an invitation: what this client would like to be called.")
+@click.option("--broker", help="URL of the broker, if not the one in the credentials.")
+@click.option(
+    "--data",
+    "train",
+    required=True,
+    help="A file with this user's interactions; part of them is held out as --ratio says.",
+)
+@click.option(
+    "--state",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="This client's own folder: keys, checkpoints, and at the end its model.",
+)
+@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@json_option
+@field_options(Source, "Data", without=("train",))
+def join(
+    credentials_file: Path,
+    name: str | None,
+    broker: str | None,
+    train: str,
+    state: Path,
+    k: int,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Take part in a federation, as one user's client.
+
+    Runs until the federation has trained its model, reconnects by itself, and prints this user's
+    recommendations at the end. What it is about never leaves this machine but as the protocol says.
+    """
+    from lpgcn.cli.carrying_display import CarryingDisplay, connect_options
+    from lpgcn.runtime.runs.carrying import carry, passengers
+
+    source = Source(**data_asked(None, {**fields, "train": train}))
+    split = source.open()
+    if split.n_users != 1:
+        raise click.UsageError(
+            f"--data has {split.n_users} users; expected the interactions of one. Many users on "
+            "one machine are for `lpgcn host`."
+        )
+    carried, options = connect_options(credentials_file, broker, name, state)
+    (user,) = passengers(split, [0], state)
+    alone = replace(user, wish=None, folder=state)
+    try:
+        text, vehicle = carry(
+            options, carried, [alone], events=CarryingDisplay(), started=stop_on_signal
+        )
+    except KeyboardInterrupt:
+        raise Stopped("the same command goes on") from None
+    if not text:
+        raise Stopped("the same command goes on")
+    _show(vehicle, text, str(split.user_ids[0]), k, state, as_json)
+
+
+def stop_on_signal(carrier: Carrier) -> None:
+    """SIGTERM and Ctrl-C: after the present request, and with a goodbye."""
+
+    def stop(*_: Any) -> None:
+        carrier.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+def _show(
+    vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: bool
+) -> None:
+    from lpgcn.runtime.runs.saved_model import Recommender
+
+    found = Recommender.load(state).recommend(user, k)
+    if as_json:
+        fingerprints = sorted(vehicle.fingerprints())
+        print_json({"user": user, "items": found, "fingerprints": fingerprints, "text": text})
+        return
+    say(text)
+    rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
+    show(table(rows, "rank", "item", "score", title=f"For {user}, ranked on this device"))
+    show(f"Again, offline: lpgcn recommend {state}")

@@ -1,0 +1,170 @@
+"""`lpgcn serve`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options
+from lpgcn.cli.program import Stopped
+from lpgcn.cli.terminal import (
+    duration,
+    json_option,
+    metrics_table,
+    print_json,
+    say,
+    show,
+    traffic_report,
+)
+from lpgcn.config import Config
+
+if TYPE_CHECKING:
+    from lpgcn.runtime.runs.run_folder import Summary
+
+
+def serving_options(command: Any) -> Any:
+    """How a server deals with its members: for `serve` and `federation up`."""
+    for option in reversed(
+        (
+            click.option(
+                "--patience",
+                type=click.FloatRange(min=1),
+                default=60.0,
+                show_default=True,
+                help="Seconds of silence of a member after which the run pauses.",
+            ),
+            click.option(
+                "--on-missing",
+                type=click.Choice(["wait", "leave"]),
+                default="wait",
+                show_default=True,
+                help="Then wait for who is missing, or go on without.",
+            ),
+            click.option(
+                "--checkpoint-every",
+                type=click.IntRange(min=1),
+                default=50,
+                show_default=True,
+                help="Steps between two checkpoints of everybody.",
+            ),
+            click.option(
+                "--metrics-port",
+                type=click.IntRange(1, 65535),
+                help="Serve metrics for Prometheus on this port of the loopback address.",
+            ),
+            click.option("--log-json", is_flag=True, help="Log events as lines of JSON."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  lpgcn federation init fed --host broker.example.org
+  lpgcn serve --federation fed --catalogue items.txt --clients 1000 --state runs/fed
+  lpgcn serve --federation fed --broker tls://broker.example.org:4222 \\
+      --catalogue items.txt --clients 1000 --config run.toml --state runs/fed""",
+)
+@click.option(
+    "--federation",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The folder that `lpgcn federation init` made.",
+)
+@click.option(
+    "--broker",
+    default="embedded",
+    show_default=True,
+    help="URL of a broker, or embedded: start the federation's own here.",
+)
+@click.option(
+    "--catalogue",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A file with the id of every item, one a line (and a tab and a public count, if any).",
+)
+@click.option(
+    "--clients", required=True, type=click.IntRange(min=1), help="To wait for at the beginning."
+)
+@click.option(
+    "--state",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The run folder; a run that is there goes on.",
+)
+@config_option
+@serving_options
+@json_option
+@field_options(Config, "Configuration", without=("mode", "never_convolve"))
+def serve(
+    folder: Path,
+    broker: str,
+    catalogue: Path,
+    clients: int,
+    state: Path,
+    config_file: Path | None,
+    patience: float,
+    on_missing: Any,
+    checkpoint_every: int,
+    metrics_port: int | None,
+    log_json: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Run the server of a federation over a network.
+
+    Waits for its members, trains with them, and writes a run folder in which there is nobody's
+    vector, item or key. Killed at any time, the same command goes on where everybody was.
+    """
+    from lpgcn.cli.serving_display import ServingDisplay
+    from lpgcn.runtime.hosts.nats.authority import FederationFolder
+    from lpgcn.runtime.hosts.nats.broker import Broker
+    from lpgcn.runtime.hosts.nats.credentials import Credentials
+    from lpgcn.runtime.runs.catalogue import Catalogue
+    from lpgcn.runtime.runs.serving import Serving
+    from lpgcn.runtime.runs.serving import serve as serve_run
+
+    config = Config().changed(**asked(config_file, fields))
+    federation, items = FederationFolder(folder), Catalogue.read(catalogue)
+    credentials = Credentials.load(federation.server_credentials)
+    serving = Serving(clients, patience, on_missing, checkpoint_every)
+    try:
+        with ExitStack() as stack:
+            if broker == "embedded":
+                started = Broker(federation.config, log=state / "broker.log")
+                stack.enter_context(started)
+                say(f"the broker runs: {', '.join(credentials.urls)}")
+            else:
+                credentials = msgspec.structs.replace(credentials, urls=(broker,))
+            display = stack.enter_context(ServingDisplay(state, log_json, metrics_port))
+            summary = serve_run(
+                federation.about.name, config, items, credentials.connect_options(), state,
+                serving, display,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        raise Stopped("the same command goes on with the run") from None
+    if as_json:
+        print_json({"state": str(state), **msgspec.to_builtins(summary)})
+    else:
+        show_summary(summary, state)
+
+
+def show_summary(summary: Summary, state: Path) -> None:
+    title = f"{summary.dataset} · {summary.model} · over a network"
+    show(
+        metrics_table({"validation": summary.valid, "test": summary.test}, title),
+        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
+        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
+        f"The results are in {state} (summary.json, metrics.jsonl, terms.jsonl); every model "
+        "stayed on its client.",
+    )
+    if summary.traffic is not None:
+        show(*traffic_report(summary.traffic))

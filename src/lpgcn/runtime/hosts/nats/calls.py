@@ -1,0 +1,305 @@
+"""One call to many clients: what is on its way, what is sent again, and what breaks it off.
+
+Messages are delivered at most once, so that a request is kept until its answer is here, and sent
+again where something was or may have been lost; an answer counts once. How much is on its way is
+bounded, for each carrier and for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Condition
+from typing import Final, Protocol
+
+import msgspec
+
+from lpgcn.errors import LpgcnError
+from lpgcn.runtime.hosts.nats import frames as f
+from lpgcn.runtime.hosts.nats.connection import Batch, Connection
+
+WINDOW_BYTES: Final = 16 << 20
+"""On their way to and from one carrier: the broker drops whoever has more than 64 MiB waiting."""
+ALL_WINDOWS_BYTES: Final = 48 << 20
+HELD_BYTES: Final = 64 << 20
+"""Of requests that were taken and wait for room in their windows."""
+FIRST_ANSWER_BYTES: Final = 256 << 10
+"""How long an answer is taken to be before the first has come."""
+_BATCH, _BATCH_BYTES = 48, 256 << 10
+
+
+class MemberError(LpgcnError):
+    """A client answered that it does not accept what it was asked."""
+
+    def __init__(self, index: int, kind: str, text: str) -> None:
+        super().__init__(f"client {index} did not accept a request: {kind}: {text}")
+        self.index, self.kind, self.text = index, kind, text
+
+
+class Interrupted(LpgcnError):  # noqa: N818 - an event, after which the run goes on
+    """A round cannot be completed with those who began it."""
+
+    def __init__(self, restarted: frozenset[int], silent: frozenset[int]) -> None:
+        super().__init__(
+            f"{len(restarted)} clients came back without their memory, {len(silent)} are away; go "
+            "on from the last checkpoint when everybody is present"
+        )
+        self.restarted, self.silent = restarted, silent
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """A client that is there."""
+
+    name: str
+    session: str
+    number: int
+    checkpoints: tuple[int, ...]
+
+
+class Events:
+    """What an observer is told, in the thread where it happens; this one does not listen."""
+
+    def joined(self, name: str, indices: tuple[int, ...]) -> None: ...
+    def left(self, name: str, indices: tuple[int, ...]) -> None: ...
+    def silent(self, name: str, indices: tuple[int, ...]) -> None: ...
+    def back(self, name: str, indices: tuple[int, ...]) -> None: ...
+    def retried(self, name: str, requests: int) -> None: ...
+    def refused(self, name: str, reason: str) -> None: ...
+    def waiting(self, reason: str, seconds: float) -> None: ...
+    def disconnected(self) -> None: ...
+    def reconnected(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """A carrier's session as the server knows it."""
+
+    name: str
+    session: str
+    indices: dict[int, int]
+    presences: dict[int, Presence]
+    heard: float
+    silent: bool = False
+
+    def subject(self, last: str | int) -> str:
+        return f"down.{self.name}.{self.session}.{last}"
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request without an answer."""
+
+    request: int
+    index: int
+    line: Line
+    data: bytes
+    up: str
+    """Where the answer comes from."""
+    down: str
+    weight: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """What is on its way to and from one session."""
+
+    line: Line
+    wait: float
+    since: float = 0.0
+    """The last sign of progress."""
+    weight: int = 0
+    backlog: deque[Asked] = field(default_factory=deque)
+
+
+Answer = tuple[Asked, bytes | MemberError]
+
+
+class Board(Protocol):
+    """What a call needs of its switchboard."""
+
+    patience: float
+    retry: float
+    events: Events
+    connection: Connection
+
+    def address(self, index: int, data: bytes) -> Asked:
+        """A request to whoever this index is at present."""
+        ...
+
+    def silence(self, line: Line, now: float) -> float:
+        """For how long nothing was heard of a session."""
+        ...
+
+    def interrupt(self, call: Call) -> None:
+        """Raise what has happened to members."""
+        ...
+
+
+class Call:
+    """One round. `take` and `resend_soon` are for the connection's thread, all else is not."""
+
+    def __init__(self, board: Board, lock: Condition) -> None:
+        self._board, self._lock = board, lock
+        self._assembler = f.Assembler()
+        self.asked: set[int] = set()
+        self.outstanding: dict[int, Asked] = {}
+        self.inbox: SimpleQueue[Answer | None] = SimpleQueue()
+        """None: there is something else to look at."""
+        self._resend: set[Line] = set()
+        self._windows: dict[Line, Window] = {}
+        self._blocked: dict[Window, None] = {}
+        self._batch: Batch = []
+        self._batch_bytes = self._weight = self._held = self._unanswered = 0
+        self._answers, self._answer_bytes = 0, 0
+        self._period = max(0.02, min(board.retry, board.patience) / 4)
+        self._next_look = time.monotonic() + self._period
+
+    def take(self, subject: str, frame: f.Part | f.Failure) -> bool:
+        """Whether it is a part of an answer that is waited for."""
+        asked = self.outstanding.get(frame.request)
+        if asked is None or asked.up != subject:
+            return False
+        body: bytes | MemberError | None
+        if isinstance(frame, f.Failure):
+            body = MemberError(asked.index, frame.kind, frame.text)
+        elif (body := self._assembler.add(subject, frame)) is None:
+            return True
+        with self._lock:
+            del self.outstanding[frame.request]
+        self.inbox.put((asked, body))
+        return True
+
+    def spoil(self, subject: str, error: LpgcnError) -> None:
+        """Something unreadable came instead of an answer; it would never come otherwise."""
+        with self._lock:
+            spoilt = [asked for asked in self.outstanding.values() if asked.up == subject]
+        for asked in spoilt:
+            error = MemberError(asked.index, type(error).__name__, str(error))
+            self.inbox.put((asked, error))
+
+    def resend_soon(self, line: Line | None) -> None:
+        """To this carrier, or to all."""
+        with self._lock:
+            self._resend |= self._windows.keys() if line is None else {line}
+        self.inbox.put(None)
+
+    def run(self, requests: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        self._board.interrupt(self)
+        for index, data in requests:
+            self._ask(index, data)
+            while self._held > HELD_BYTES or not self.inbox.empty():
+                yield from self._next()
+        while self._unanswered:
+            yield from self._next()
+
+    def _ask(self, index: int, data: bytes) -> None:
+        asked = self._board.address(index, data)
+        self.asked.add(index)
+        self._unanswered += 1
+        window = self._windows.get(asked.line)
+        if window is None:
+            window = Window(asked.line, self._board.retry)
+            with self._lock:
+                self._windows[asked.line] = window
+        if window.backlog or not self._fits(window, asked):
+            window.backlog.append(asked)
+            self._blocked[window] = None
+            self._held += len(data)
+        else:
+            self._dispatch(window, asked)
+
+    def _fits(self, window: Window, asked: Asked) -> bool:
+        """Counting the answer, too: it is as long as those so far."""
+        mean = self._answer_bytes // self._answers if self._answers else FIRST_ANSWER_BYTES
+        asked.weight = weight = len(asked.data) + mean
+        return (window.weight + weight <= WINDOW_BYTES or not window.weight) and (
+            self._weight + weight <= ALL_WINDOWS_BYTES or not self._weight
+        )
+
+    def _dispatch(self, window: Window, asked: Asked) -> None:
+        if not window.weight:
+            window.since = time.monotonic()
+        window.weight += asked.weight
+        self._weight += asked.weight
+        with self._lock:
+            self.outstanding[asked.request] = asked
+        self._put(asked)
+
+    def _put(self, asked: Asked) -> None:
+        self._batch.extend((asked.down, frame) for frame in f.cut(asked.request, asked.data))
+        self._batch_bytes += len(asked.data)
+        if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
+            self._post()
+
+    def _post(self) -> None:
+        if self._batch:
+            self._board.connection.post(self._batch)
+            self._batch, self._batch_bytes = [], 0
+
+    def _next(self) -> Iterator[tuple[int, bytes]]:
+        """The next answer, or nothing where there was something else to do."""
+        if self.inbox.empty():
+            self._post()
+        try:
+            item = self.inbox.get(timeout=max(0.0, self._next_look - time.monotonic()))
+        except Empty:
+            item = None
+        now = time.monotonic()
+        if item is None or now >= self._next_look:
+            self._look_around(now)
+        if item is None:
+            return
+        asked, body = item
+        if isinstance(body, MemberError):
+            raise body
+        window = self._windows[asked.line]
+        window.weight -= asked.weight
+        window.since, window.wait = now, self._board.retry
+        self._weight -= asked.weight
+        self._answers += 1
+        self._answer_bytes += len(body)
+        self._unanswered -= 1
+        if self._blocked:
+            self._let_through()
+        yield asked.index, body
+
+    def _let_through(self) -> None:
+        for window in list(self._blocked):
+            while window.backlog and self._fits(window, window.backlog[0]):
+                asked = window.backlog.popleft()
+                self._held -= len(asked.data)
+                self._dispatch(window, asked)
+            if not window.backlog:
+                del self._blocked[window]
+            elif self._weight + window.backlog[0].weight > ALL_WINDOWS_BYTES:
+                # Nobody else has room either.
+                return
+
+    def _look_around(self, now: float) -> None:
+        """Who came back without its memory, who is silent, what may have been lost?"""
+        self._next_look = now + self._period
+        self._board.interrupt(self)
+        with self._lock:
+            outstanding = list(self.outstanding.values())
+            resend, self._resend = self._resend, set()
+        waiting: dict[Line, list[Asked]] = {}
+        for asked in outstanding:
+            waiting.setdefault(asked.line, []).append(asked)
+        lost = [line for line in waiting if self._board.silence(line, now) > self._board.patience]
+        if lost:
+            silent = (asked.index for line in lost for asked in waiting[line])
+            raise Interrupted(frozenset(), frozenset(silent))
+        for line, asked_of_line in waiting.items():
+            window = self._windows[line]
+            late = now - window.since >= window.wait
+            if late:
+                window.wait = min(2 * window.wait, 8 * self._board.retry)
+            if late or line in resend:
+                window.since = now
+                for asked in asked_of_line:
+                    self._put(asked)
+                self._board.events.retried(line.name, len(asked_of_line))
+        self._post()

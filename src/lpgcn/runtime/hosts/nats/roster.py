@@ -1,0 +1,75 @@
+"""Which client has which index in the federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from lpgcn.errors import LpgcnError
+from lpgcn.files import write_atomically
+from lpgcn.runtime.hosts.nats.frames import Offer
+
+
+class RosterError(LpgcnError):
+    """A roster file that cannot be read."""
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    name: str
+    number: int
+    index: int
+
+
+class _RosterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    clients: list[_Entry]
+
+
+class Roster:
+    """(name of the carrier, number in it) → index in the federation, for ever."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._free = path, 0
+        self._indices: dict[tuple[str, int], int] = {}
+        if path.exists():
+            try:
+                entries = msgspec.json.decode(path.read_bytes(), type=_RosterFile).clients
+            except msgspec.MsgspecError as error:
+                raise RosterError(f"{path} is not a roster: {error}") from error
+            self._indices = {(entry.name, entry.number): entry.index for entry in entries}
+        self._taken = set(self._indices.values())
+        if len(self._taken) != len(self._indices):
+            raise RosterError(f"{path} gives an index to two clients; restore it from a copy")
+
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self._indices)
+
+    def indices(self) -> dict[tuple[str, int], int]:
+        """A copy."""
+        return dict(self._indices)
+
+    def assign(self, name: str, number: int, wish: int | None = None) -> int:
+        return self.assign_all(name, [Offer(number, wish)])[number]
+
+    def assign_all(self, name: str, offers: Iterable[Offer]) -> dict[int, int]:
+        """Number → index; the file is written before anybody knows."""
+        offers = list(offers)
+        new = [offer for offer in offers if (name, offer.number) not in self._indices]
+        # Who has a wish comes first, so that nobody without one takes what is wished for.
+        for offer in sorted(new, key=lambda offer: (offer.wish is None, offer.number)):
+            index = offer.wish
+            if index is None or index < 0 or index in self._taken:
+                index = self._next_free()
+            self._indices[name, offer.number] = index
+            self._taken.add(index)
+        if new:
+            entries = [_Entry(*key, index) for key, index in self._indices.items()]
+            content = msgspec.json.format(msgspec.json.encode(_RosterFile(entries)), indent=0)
+            write_atomically(self._path, content)
+        return {offer.number: self._indices[name, offer.number] for offer in offers}
+
+    def _next_free(self) -> int:
+        while self._free in self._taken:
+            self._free += 1
+        return self._free
