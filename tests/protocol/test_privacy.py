@@ -220,6 +220,40 @@ def test_the_server_receives_no_key(
     assert all(public[:PATTERN] in received for public in publics), "it would be found"
 
 
+@both_models
+@both_suites
+@both_dtypes
+def test_what_the_server_keeps_holds_no_item_vector_or_key(
+    federation_of: Make, split_of: Make, picture_of: Make, model: str, suite: str, dtype: str
+) -> None:
+    """Its checkpoint with all estates, and all that it was sent for it and for the next term; in
+    every suite. A client's own checkpoint has all of that, so the search does find."""
+    split = split_of(TRAIN, 4, N_ITEMS)
+    config = TINY.changed(model=model, suite=suite, dtype=dtype)
+    watched, sampler = Watched(federation_of, split, config), Sampler(split.train, config)
+    federation = watched.federation
+    federation.server.keep()
+    federation.replies.clear()
+    saved = federation.server.checkpoint(1)
+    keys = {key for one in federation.clients for key in secrets_in(one, picture_of)}
+    tables, own = federation.state(), [disk.read(1) for disk in federation.disks]
+    left = np.setdiff1d(np.arange(4), federation.server.plan.convolution_clients[:1])
+    federation.server = federation.server.changed(left, federation.plan, federation.line, 1)
+    saved += federation.server.checkpoint(2)
+    keys |= {key for user in left for key in secrets_in(federation.clients[user], picture_of)}
+    kept, mine = windows([saved, *(data for _, data in federation.replies)]), windows(own)
+    owned = [items for name, items in tables.items() if not name.endswith("steps")]
+    for value in (*owned, *watched.planted.values()):
+        assert not kept.intersection(filter(telling, number_patterns(value)))
+    assert all(mine.intersection(filter(telling, number_patterns(value))) for value in owned)
+    assert not kept & windows(keys)
+    assert mine & windows(keys)
+    for user in range(4):
+        for items in (sampler.real[user].tolist(), sampler.virtual[user].tolist()):
+            assert not kept.intersection(filter(telling, id_patterns(items)))
+            assert not any(pattern in saved for pattern in id_patterns(items))
+
+
 # Sizes.
 
 LISTS: Items = {0: {0, 1, 2, 3}, 1: {0, 2, 4, 5}, 2: {1, 3, 5, 6}, 3: {2, 4, 6, 7}}

@@ -94,7 +94,7 @@ def second_term(federation: Any) -> None:
 def test_numbers_are_decoded_wherever_a_server_packs_some(
     federation_of: Make, split_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3), (3, 3)]), TINY)
     rounds = list[Round]()
     carry_out = Caller.carry_out
 

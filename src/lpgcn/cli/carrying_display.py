@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from lpgcn.cli.terminal import say
+from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import CarrierEvents
 
 
@@ -28,6 +29,9 @@ class CarryingDisplay(CarrierEvents):
 
     def reconnected(self) -> None:
         say("connected again")
+
+    def storage_failed(self, error: StorageError) -> None:
+        say(f"{error}; the server asks again", style="yellow", label="warning")
 
 
 def connect_options(

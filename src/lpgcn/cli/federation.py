@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.cli.up import up
 
 if TYPE_CHECKING:
     from lpgcn.runtime.hosts.nats.credentials import Credentials
@@ -177,3 +178,6 @@ def revoke(folder: Path, name: str, as_json: bool) -> None:
 def _described(credentials: Credentials, path: Path) -> dict[str, str]:
     expires = f"{credentials.expires:%Y-%m-%d %H:%M} UTC"
     return {"name": credentials.name, "file": str(path), "expires": expires}
+
+
+federation.add_command(up)

@@ -147,7 +147,7 @@ def serve(
             display = stack.enter_context(ServingDisplay(state, log_json, metrics_port))
             summary = serve_run(
                 federation.about.name, config, items, credentials.connect_options(), state,
-                serving, display,
+                serving, display, federation.desk(),
             )  # fmt: skip
     except KeyboardInterrupt:
         raise Stopped("the same command goes on with the run") from None

@@ -353,8 +353,13 @@ def test_nobody_can_talk_a_client_out_of_tls(federation: Federation) -> None:
 async def desk_at(federation: Federation) -> AsyncIterator[EnrolmentDesk]:
     """What `lpgcn serve` does for newcomers."""
     async with connected(federation.server) as server:
-        desk = federation.folder.desk(server.client.publish)
-        await server.client.subscribe("enrol.*", cb=desk.handle)
+        desk = federation.folder.desk()
+
+        async def answer(message: Msg) -> None:
+            if reply := desk.reply_to(message.subject, message.data):
+                await server.client.publish(*reply)
+
+        await server.client.subscribe("enrol.*", cb=answer)
         await server.settle()
         yield desk
 

@@ -70,6 +70,8 @@ class Client:
         self._life, self._last = life, header
         if isinstance(message, m.Begin):
             self._limit = self._largest(reading.one_number(message.members, "members"))
+        elif isinstance(message, m.Resume) and isinstance(life, Party):
+            self._limit = self._largest(life.members)
         self._report(message, header, len(request))
         place = m.encode_header(run, header, index)
         answer = m.encode(msgspec.structs.replace(reply, header=place))

@@ -98,6 +98,10 @@ class Party:
     def run(self) -> bytes:
         return self._keys.run
 
+    @property
+    def members(self) -> int:
+        return self._standing.members
+
     def _as_owner(self) -> Owner:
         if self._owner is None:
             raise UnexpectedMessageError("a message for a convolution-client, but nothing is owned")

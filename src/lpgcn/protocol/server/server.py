@@ -138,6 +138,9 @@ class Server:
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
         batch, stores = self.batches.draw(epoch, step), self._caller.stores
+        # An epoch may be over already with the fewer samples of those who are left.
+        if not batch.size:
+            return
         stores["learning rate"], stores["batch size"] = (
             RATE.pack(learning_rate),
             pack_numbers([batch.size]),

@@ -102,5 +102,6 @@ class Sizes:
         row = self.vector + TAG_BYTES + 64
         per_sample = self.row(Kind.NEGATIVE) + 2 * row
         per_entry = max(self.pair.itemsize, NUMBER_BYTES) * n_users * n_items
-        rows = n_users * (2 * row + 256) + n_items * row + batch_size * per_sample
+        # A copy of an item's state has four vectors in each of at most two tables.
+        rows = n_users * (2 * row + 256) + 9 * n_items * row + batch_size * per_sample
         return min(1024 + rows + per_entry, LARGEST)

@@ -42,7 +42,6 @@ from lpgcn.runtime.hosts.nats.enrolment import (
     DAY,
     EnrolmentDesk,
     Issuer,
-    Publish,
 )
 from lpgcn.runtime.hosts.nats.jwt import (
     Key,
@@ -168,9 +167,9 @@ class FederationFolder:
     def issuer(self, role: Role) -> Issuer:
         return Issuer(role, self.about.account, self._key(role, Kind.ACCOUNT))
 
-    def desk(self, publish: Publish, *, days: int = CLIENT_DAYS) -> EnrolmentDesk:
+    def desk(self, *, days: int = CLIENT_DAYS) -> EnrolmentDesk:
         """Who lets newcomers with invitations in."""
-        return EnrolmentDesk(self.issuer("client"), self.registry, publish, days=days)
+        return EnrolmentDesk(self.issuer("client"), self.registry, days=days)
 
     def _let_in(
         self, names: Sequence[str], role: Role, days: int, uses: int = 0

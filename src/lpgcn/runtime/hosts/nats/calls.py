@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from lpgcn.errors import LpgcnError
+from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.connection import Batch, Connection
 
@@ -39,7 +40,7 @@ class MemberError(LpgcnError):
         self.index, self.kind, self.text = index, kind, text
 
 
-class Interrupted(LpgcnError):  # noqa: N818 - an event, after which the run goes on
+class Interrupted(RunInterruptedError):  # noqa: N818 - an event, after which the run goes on
     """A round cannot be completed with those who began it."""
 
     def __init__(self, restarted: frozenset[int], silent: frozenset[int]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from lpgcn import __version__
 from lpgcn.errors import LpgcnError
+from lpgcn.files import StorageError
 from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.connection import Batch, ClosedError, Connection, Watch
@@ -39,6 +40,7 @@ class CarrierEvents:
     def welcomed(self, indices: Mapping[int, int]) -> None: ...
     def disconnected(self) -> None: ...
     def reconnected(self) -> None: ...
+    def storage_failed(self, error: StorageError) -> None: ...
 
 
 class Carrier:
@@ -161,6 +163,9 @@ class Carrier:
                 self._put(number, f.cut(request, handler(body)))
         except ReplayedMessageError:
             self.replayed += 1
+        except StorageError as error:
+            # The client is as it was before, and the server asks again.
+            self._events.storage_failed(error)
         except LpgcnError as error:
             failure = f.Failure(request, type(error).__name__, str(error)[:_TEXT])
             self._put(number, [f.encode(failure)])

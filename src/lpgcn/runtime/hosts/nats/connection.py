@@ -32,6 +32,7 @@ _FIRST_WAIT: Final = 0.2
 _LONGEST_WAIT: Final = 15.0
 _PENDING_BYTES: Final = 512 << 20
 _FLUSH_SECONDS: Final = 2
+_CLOSE_SECONDS: Final = 2
 _logger = logging.getLogger(__name__)
 
 
@@ -190,8 +191,7 @@ class Connection:
         if client.is_connected:
             with contextlib.suppress(errors.Error, OSError):
                 await client.flush(timeout=_FLUSH_SECONDS)
-        with contextlib.suppress(OSError):
-            await client.close()
+        await _close(client)
 
     async def _connect(self) -> Client | None:
         """A connected client; nothing if there is no need for one any more."""
@@ -216,8 +216,7 @@ class Connection:
 
     async def _discard(self, client: Client) -> None:
         """A client that did not come to life: its end is not the end of a connection."""
-        with contextlib.suppress(OSError):
-            await client.close()
+        await _close(client)
         if not self._closing:
             self._ended.clear()
 
@@ -346,3 +345,11 @@ def _refusal(error: Exception) -> NetworkError | None:
             f"the broker refused the credentials: {error}; ask the federation's server for new ones"
         )
     return None
+
+
+async def _close(client: Client) -> None:
+    """After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
+    connection that is closed already."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()

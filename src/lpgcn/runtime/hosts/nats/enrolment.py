@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -44,7 +43,6 @@ _ASK_AGAIN: Final = 2.0
 _CLOSE_WITHIN: Final = 1.0
 _log = logging.getLogger(__name__)
 
-Publish = Callable[[str, bytes], Awaitable[None]]
 """As `nats.aio.client.Client.publish`."""
 
 
@@ -150,30 +148,25 @@ def _refusal(request: EnrolmentRequest, invitation: str, book: Book, now: int) -
 
 
 class EnrolmentDesk:
-    """The end that lets newcomers in: give `handle` to a subscription on `enrol.*`."""
+    """The end that lets newcomers in: it answers what comes on `enrol.*`."""
 
-    def __init__(
-        self, issuer: Issuer, registry: Registry, publish: Publish, *, days: int = CLIENT_DAYS
-    ) -> None:
-        self._issuer, self._registry = issuer, registry
-        self._publish, self._days = publish, days
+    def __init__(self, issuer: Issuer, registry: Registry, *, days: int = CLIENT_DAYS) -> None:
+        self._issuer, self._registry, self._days = issuer, registry, days
 
-    async def handle(self, message: Message) -> None:
-        """Answer one request. Whatever a newcomer sends, nothing is raised because of it."""
-        invitation = message.subject.removeprefix(f"{ENROL}.")
+    def reply_to(self, subject: str, data: bytes) -> tuple[str, bytes] | None:
+        """What to publish where, if anything. Whatever a newcomer sends, nothing is raised."""
+        invitation = subject.removeprefix(f"{ENROL}.")
         try:
-            request = msgspec.json.decode(message.data, type=EnrolmentRequest)
+            request = msgspec.json.decode(data, type=EnrolmentRequest)
             # The key becomes a part of a subject, so that it must be one before all else.
             check_public_key(request.key)
         except (msgspec.DecodeError, CredentialsError) as error:
             _log.warning("invitation %s sent a request that cannot be read: %s", invitation, error)
-            return
-        # The disk is waited for in a thread: the connection has others to serve.
-        reply = await asyncio.to_thread(self.answer, request, invitation)
+            return None
+        reply = self.answer(request, invitation)
         if reply.refusal:
             _log.warning("invitation %s was refused: %s", invitation, reply.refusal)
-        subject = f"{ENROLLED}.{invitation}.{request.key}"
-        await self._publish(subject, msgspec.json.encode(reply))
+        return f"{ENROLLED}.{invitation}.{request.key}", msgspec.json.encode(reply)
 
     def answer(self, request: EnrolmentRequest, invitation: str) -> EnrolmentReply:
         """The answer, after the book is on the disk."""
