@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.checkpoints import KEPT, CheckpointError, Checkpoints, InFolder, InMemory
+from lpgcn.files import StorageError
 
 contents = st.binary(max_size=40)
 numbers = st.integers(1, 9)
@@ -158,7 +159,7 @@ def test_what_fails_leaves_everything_as_it_was(
     before = everything_in(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full_disk)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(StorageError, match="No space left on device; make room"):
             action(checkpoints)
     assert everything_in(tmp_path) == before
     action(checkpoints)

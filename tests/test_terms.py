@@ -19,9 +19,7 @@ places = st.tuples(st.integers(0, 5), st.integers(0, 5))
 @st.composite
 def logs(draw: st.DrawFn) -> list[Term]:
     later = sorted(draw(st.lists(places, max_size=5)))
-    return [
-        Term(epoch=epoch, step=step, members=draw(members)) for epoch, step in [(0, 0), *later]
-    ]
+    return [Term(epoch=epoch, step=step, members=draw(members)) for epoch, step in [(0, 0), *later]]
 
 
 @given(logs())
@@ -37,7 +35,7 @@ def test_a_log_is_read_as_it_was_written(terms: list[Term]) -> None:
 def test_a_step_is_in_the_last_term_that_has_begun(
     terms: list[Term], place: tuple[int, int]
 ) -> None:
-    """Found by going through all steps from the first on; the last of several at one step counts."""
+    """Found by going through all steps; of several that begin at one step the last counts."""
     found = terms[0]
     for epoch in range(6):
         for step in range(6):

@@ -187,7 +187,7 @@ def proved_fields(message: m.Message) -> list[str]:
 
 
 def tampered(data: bytes, earlier: list[bytes], suite: Suite, rng: random.Random) -> Bad:
-    """What is sealed or proved, with bits of it changed, or with what was so in an earlier phase."""
+    """What is sealed or proved, with bits of it changed, or as it was in an earlier phase."""
     message = read(data)
     for name in (*sealed_fields(message, header_of(data), suite), *proved_fields(message)):
         field = getattr(message, name)

@@ -163,9 +163,7 @@ MESSAGES: Final[list[m.Message]] = [
         offsets=numbers(0, 1, 2),
         rows=numbers(1, 0),
     ),
-    m.Bequests(
-        header=at(Phase.ENDOW), packages=b"packages", counts=numbers(2), rows=numbers(3, 1)
-    ),
+    m.Bequests(header=at(Phase.ENDOW), packages=b"packages", counts=numbers(2), rows=numbers(3, 1)),
     m.Reply(header=at(Phase.PLAN)),
     m.PublicKey(header=at(Phase.KEYS), key=OWN.public_bytes),
     m.SealedKeys(header=at(Phase.SHARE_KEY), sealed=b"sealed"),

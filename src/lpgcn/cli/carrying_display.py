@@ -49,9 +49,7 @@ def connect_options(
         elif name is None:
             raise click.UsageError(f"{path} is an invitation: say with --name who you are.")
         else:
-            credentials = asyncio.run(
-                enrol(credentials, name, urls=(broker,) if broker else ())
-            )
+            credentials = asyncio.run(enrol(credentials, name, urls=(broker,) if broker else ()))
             credentials.save(own)
     if broker is not None:
         credentials = msgspec.structs.replace(credentials, urls=(broker,))

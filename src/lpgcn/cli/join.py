@@ -98,9 +98,7 @@ def stop_on_signal(carrier: Carrier) -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _show(
-    vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: bool
-) -> None:
+def _show(vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: bool) -> None:
     from lpgcn.runtime.runs.saved_model import Recommender
 
     found = Recommender.load(state).recommend(user, k)

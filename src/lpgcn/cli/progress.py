@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from rich import progress as rich_progress
 
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.cli.terminal import console, duration, say
 from lpgcn.data import Split
 from lpgcn.protocol.phases import Phase
@@ -89,6 +90,9 @@ class ProgressDisplay(Observer):
             figures="",
             stage="",
         )
+
+    def damaged(self, error: CheckpointError) -> None:
+        say(f"{error}; going back to the checkpoint before it", style="yellow", label="warning")
 
     def step_done(self) -> None:
         self._bar.advance(self._task)

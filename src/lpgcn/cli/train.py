@@ -41,6 +41,7 @@ Examples:
   lpgcn train demo --mode federated --virtual-items 10 --out runs/demo
   lpgcn train gowalla --config configs/gowalla.toml --lr 0.002 --at 5 --at 20
   lpgcn train mine --train ratings.csv --user-column who --item-column what
+  lpgcn train demo --mode centralized --terms federation/terms.jsonl --out runs/same
   lpgcn train --out runs/demo --resume""",
 )
 @click.argument("dataset", required=False)
@@ -65,6 +66,17 @@ Examples:
     type=click.Path(path_type=Path),
     help="Write everything that each party of a federation receives to this file.",
 )
+@click.option(
+    "--terms",
+    type=click.Path(path_type=Path),
+    help="Follow the log of terms of a federation whose members changed; centralised only.",
+)
+@click.option(
+    "--checkpoint-every",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Write a checkpoint after N steps, too; the bits are the same.",
+)
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration")
@@ -77,6 +89,8 @@ def train(
     threads: int | None,
     workers: int,
     transcript: Path | None,
+    terms: Path | None,
+    checkpoint_every: int | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -98,6 +112,8 @@ def train(
         "threads": threads,
         "workers": workers,
         "transcript": transcript,
+        "terms": terms,
+        "checkpoint_every": checkpoint_every,
     }
     summary = _run(source, config, out, options)
     if as_json:

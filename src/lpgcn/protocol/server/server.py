@@ -151,7 +151,12 @@ class Server:
 
     def predict(self, clients: Iterable[int]) -> None:
         """Send the final item vectors to these clients, which keep them to rank on their own."""
-        ranks = np.searchsorted(self.term.members, np.array(list(clients), dtype=np.int64))
+        asked = np.array(list(clients), dtype=np.int64)
+        if strange := np.setdiff1d(asked, self.term.members).tolist():
+            raise UnexpectedMessageError(
+                f"a prediction for client {strange[0]}, which is no member of this term"
+            )
+        ranks = np.searchsorted(self.term.members, asked)
         self._catalogue(Phase.PREDICT, ranks, 0)
 
     def measure(self, part: str) -> Evaluation:

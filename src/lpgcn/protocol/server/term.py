@@ -17,7 +17,7 @@ from lpgcn.crypto import Directory
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.server.caller import Caller, Line
-from lpgcn.protocol.server.estates import Former, Inheritance
+from lpgcn.protocol.server.estates import Former, Inheritance, LostItemsError
 from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Stores
@@ -67,6 +67,11 @@ def begin_term(
     eligible = np.arange(len(members))
     if former is not None:
         eligible = eligible[np.isin(members, former[0].members)]
+        if not len(eligible):
+            raise LostItemsError(
+                f"the state of {n_items} items is lost: nobody of the {len(former[0].members)} "
+                "members of the last term is there; bring one of them back, or begin a new run"
+            )
     u_c = int(eligible[key_client(config.seed, len(eligible), number)])
     for one in opening(len(members), n_items, u_c, None):
         caller.carry_out(one)

@@ -91,7 +91,7 @@ class Centralized:
         self._users = Nodes("the users", edges.user_degrees, edges.by_user, config, kernels)
         self._items = Nodes("the items", edges.item_degrees, users_of_items, config, kernels)
 
-    def _go_to(self, epoch: int, step: int) -> None:
+    def approach(self, epoch: int, step: int) -> None:
         """Enter the term of a step, if it is another than the present one. Who joins begins anew,
         and so does the sum of losses: who left has taken its part along."""
         before = self._term
@@ -211,11 +211,11 @@ class Centralized:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Of the term of the last step."""
+        """Of the term of the last step, or of the one that comes next."""
         return self.sampler.batches.steps
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
-        self._go_to(epoch, step)
+        self.approach(epoch, step)
         batch = self.sampler.batches.draw(epoch, step)
         # An epoch may be over already with the fewer samples of those who are left.
         if batch.size:
@@ -289,7 +289,7 @@ class Centralized:
 
     def renew(self) -> bool:
         """Nobody waits: the log says who is a member, and when."""
-        self._go_to(*self._next)
+        self.approach(*self._next)
         return False
 
     def inspector(self) -> Inspector:

@@ -58,6 +58,10 @@ class Engine(Protocol):
         """At the first step; a federation's parties make their keys and their plan."""
         ...
 
+    def approach(self, epoch: int, step: int) -> None:
+        """This step comes next, if the epoch is that long: who follows a log enters its term."""
+        ...
+
     @property
     def steps_per_epoch(self) -> int: ...
 

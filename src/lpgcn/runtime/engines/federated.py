@@ -7,6 +7,7 @@ bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ from lpgcn.protocol.transcript import Witness
 from lpgcn.ragged import Int64
 from lpgcn.runtime.engines.engine import Inspector, Tables, Vectors
 from lpgcn.runtime.engines.federation import Federation
-from lpgcn.runtime.hosts.one_process import Calls, Host, OneProcess, profiles
+from lpgcn.runtime.hosts.one_process import Arguments, Calls, Host, OneProcess, profiles
 from lpgcn.runtime.hosts.workers import Workers
 
 
@@ -44,14 +45,15 @@ class Federated(Federation):
         """`witness` is told all that a party receives; then all of them are in this process.
         Checkpoints are in `folder`, a folder for each party, or end with the process."""
         members = np.arange(split.n_users) if members is None else members
-        started = profiles(split, config, len(members))
         clients = None if folder is None else folder / "clients"
-        alone = workers == 1 or witness is not None
-        self._host: Host = (
-            OneProcess(dict(started), witness, clients)
-            if alone
-            else Workers(started, workers, clients)
-        )
+
+        def start() -> Host:
+            started = profiles(split, config, len(members))
+            if workers == 1 or witness is not None:
+                return OneProcess(dict(started), witness, clients)
+            return Workers(started, workers, clients)
+
+        self._host = _StartedWhenAsked(start)
         self._inspector = _Inside(split, config, self._host, self)
         super().__init__(
             config, members, split.n_items, planner, Line(Calls(self._host), witness, watch),
@@ -72,12 +74,27 @@ class Federated(Federation):
         return msgspec.msgpack.decode(answer, type=list[tuple[int, float]])
 
 
+class _StartedWhenAsked:
+    """A host that is started at its first call: its clients then read their folders, which have
+    been another run's until this one begins."""
+
+    def __init__(self, start: Callable[[], Host]) -> None:
+        self._start = start
+        self._host: Host | None = None
+
+    def perform(self, action: str, arguments: Arguments) -> Arguments:
+        self._host = self._host or self._start()
+        return self._host.perform(action, arguments)
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.close()
+
+
 class _Inside:
     """Whole tables from the rows that the parties hold."""
 
-    def __init__(
-        self, split: Split, config: Config, host: Host, federation: Federation
-    ) -> None:
+    def __init__(self, split: Split, config: Config, host: Host, federation: Federation) -> None:
         self._split, self._host, self._federation = split, host, federation
         self._tables = BACKBONES[config.model].tables
 

@@ -91,9 +91,7 @@ class Federation:
 
     def change_members(self, members: Int64) -> None:
         """A new term, from the last checkpoint on; the next one is due at once."""
-        self._server = self.server.changed(
-            members, self._planner, self._line, self._next_stretch()
-        )
+        self._server = self.server.changed(members, self._planner, self._line, self._next_stretch())
         self._members = members
         self.terms = (*self.terms, _term(self._at, members))
 
@@ -104,6 +102,9 @@ class Federation:
     @property
     def ledger(self) -> Ledger:
         return self.server.ledger
+
+    def approach(self, epoch: int, step: int) -> None:
+        """A term begins after a checkpoint, not on the way."""
 
     @property
     def steps_per_epoch(self) -> int:

@@ -107,9 +107,7 @@ class Networked(Federation):
             raise
         return True
 
-    def _able(
-        self, number: int, members: list[int], present: Mapping[int, Presence]
-    ) -> list[int]:
+    def _able(self, number: int, members: list[int], present: Mapping[int, Presence]) -> list[int]:
         """Who has been there all the time has the checkpoint; who came back says what it has."""
         able = [
             member

@@ -20,6 +20,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -29,8 +30,8 @@ _PIPE_BYTES: Final = 1 << 20
 
 Frame = tuple[str, dict[int, bytes]]
 """An action and its argument for each of some clients."""
-Answer = tuple[str, dict[int, bytes]]
-"""An error, or nothing, and what each client returned."""
+Answer = tuple[str, str, dict[int, bytes]]
+"""The kind of an error and what it says, or nothing; and what each client returned."""
 
 
 class WorkerError(LpgcnError):
@@ -88,7 +89,7 @@ class Worker:
                 try:
                     self._inbox.put(_read(pipe, Answer))
                 except WorkerError as error:
-                    self._inbox.put((str(error), {}))
+                    self._inbox.put((type(error).__name__, str(error), {}))
                     return
 
 
@@ -113,12 +114,15 @@ class Workers:
     ) -> Iterator[tuple[int, bytes]]:
         """All workers at once, in frames of a few clients; answers as they arrive.
 
-        After a failure nobody knows what the clients have done, so that every later call fails too.
+        After a failure nobody knows what the clients have done, so that every later call fails too;
+        but who finds its checkpoint damaged is asked for the one before it.
         """
         if self._failure is not None:
             raise WorkerError(f"a call failed before: {self._failure!r}")
         try:
             yield from self._perform(action, arguments)
+        except CheckpointError:
+            raise
         except BaseException as error:
             self._failure = error
             raise
@@ -136,21 +140,28 @@ class Workers:
                 shares[number] = {}
                 waiting += 1
             while waiting and not self._inbox.empty():
-                yield from self._answers()
                 waiting -= 1
+                yield from self._answers(waiting)
         for worker, share in zip(self._workers, shares, strict=True):
             if share:
                 worker.post((action, share))
                 waiting += 1
-        for _ in range(waiting):
-            yield from self._answers()
+        for others in reversed(range(waiting)):
+            yield from self._answers(others)
 
-    def _answers(self) -> Iterable[tuple[int, bytes]]:
-        """Those of the next frame."""
-        error, result = self._inbox.get()
-        if error:
-            raise WorkerError(error)
-        return result.items()
+    def _answers(self, waiting: int) -> Iterable[tuple[int, bytes]]:
+        """Those of the next frame; so many others are on their way."""
+        kind, error, result = self._inbox.get()
+        if not kind:
+            return result.items()
+        if kind != CheckpointError.__name__:
+            raise WorkerError(f"{kind}: {error}")
+        # What is still to come is not an answer to the next call.
+        for _ in range(waiting):
+            other, problem, _ = self._inbox.get()
+            if other not in ("", kind):
+                raise WorkerError(f"{other}: {problem}")
+        raise CheckpointError(error)
 
     def close(self) -> None:
         for worker in self._workers:
@@ -203,11 +214,11 @@ def main() -> None:
         try:
             if action == _START:
                 host.clients |= OneProcess(arguments, folder=folder).clients
-                answer = "", dict.fromkeys(arguments, b"")
+                answer = "", "", dict.fromkeys(arguments, b"")
             else:
-                answer = "", dict(host.perform(action, arguments.items()))
+                answer = "", "", dict(host.perform(action, arguments.items()))
         except LpgcnError as error:
-            answer = f"{type(error).__name__}: {error}", {}
+            answer = type(error).__name__, str(error), {}
         _write(answers, answer)
 
 

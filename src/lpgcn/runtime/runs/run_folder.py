@@ -5,7 +5,7 @@ config.toml       the configuration; it can be given to --config again
 metrics.jsonl     one line an epoch
 progress/         how far the run was at its last two checkpoints
 state/            these checkpoints, in a folder for each party
-terms.jsonl       of a federation over a network: who was a member when
+terms.jsonl       who was a member when: of a federation over a network, or of the log followed
 model/            the trained model (see `Recommender`)
 summary.json      what came out, written last
 """
@@ -13,7 +13,7 @@ summary.json      what came out, written last
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from lpgcn.evaluation import EarlyStopping
 from lpgcn.files import write_atomically
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
+from lpgcn.terms import Term, write_terms
 
 
 class RunFolderError(LpgcnError):
@@ -94,6 +95,7 @@ class RunFolder:
         self._progress_folder = path / "progress"
         self._progress = InFolder(self._progress_folder)
         self.state, self.model = path / "state", path / "model"
+        self._aside = path / ".replaced"
 
     @property
     def _files(self) -> tuple[Path, ...]:
@@ -113,29 +115,39 @@ class RunFolder:
             )
 
     @contextmanager
-    def beginning(self, run: Run, *, overwrite: bool) -> Iterator[None]:
-        """Start a run here. A folder with another run is left alone unless `overwrite`; and should
-        the new one not get as far as its first step, the other is still there.
+    def beginning(self, run: Run, *, overwrite: bool, terms: Sequence[Term] = ()) -> Iterator[None]:
+        """Start a run here, which may follow a log of terms. A folder with another run is left
+        alone unless `overwrite`; and should the new one not get as far as its first step, the other
+        is still there.
 
         `config.toml` is written last and deleted first: a folder that has one has a run.
         """
         self.check_free(overwrite=overwrite)
-        aside = self.path / ".replaced"
-        _move((self._progress_folder, self.state), aside)
+        self._bring_back()
+        _move((self._progress_folder, self.state), self._aside)
         try:
             yield
         except BaseException:
             shutil.rmtree(self.state, ignore_errors=True)
-            _move((aside / self._progress_folder.name, aside / self.state.name), self.path)
+            self._bring_back()
             raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
         for path in self._files:
             path.unlink(missing_ok=True)
-        shutil.rmtree(self.model, ignore_errors=True)
+        for folder in (self._aside, self.model):
+            shutil.rmtree(folder, ignore_errors=True)
         source = {**msgspec.to_builtins(run.source), "fingerprint": run.fingerprint}
         write_toml(self._data, source)
+        if terms:
+            write_terms(self.terms, terms)
         write_toml(self._config, msgspec.to_builtins(run.config))
+
+    def _bring_back(self) -> None:
+        """What was put aside for a run that did not begin, even if that was killed."""
+        for folder in (self._progress_folder, self.state):
+            if (self._aside / folder.name).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                _move((self._aside / folder.name,), self.path)
+        shutil.rmtree(self._aside, ignore_errors=True)
 
     def describe(self) -> Run:
         """What the run here is about."""
@@ -154,6 +166,7 @@ class RunFolder:
 
     def checkpoints(self) -> list[int]:
         """Those of the run that are complete. What a kill left half-written is removed."""
+        self._bring_back()
         for stale in self.path.rglob(".*.tmp"):
             stale.unlink()
         return self._progress.numbers()
@@ -205,5 +218,3 @@ def _move(folders: Iterable[Path], target: Path) -> None:
         if folder.exists():
             target.mkdir(parents=True, exist_ok=True)
             folder.rename(target / folder.name)
-    if target.exists() and not any(target.iterdir()):
-        target.rmdir()

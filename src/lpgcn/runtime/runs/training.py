@@ -88,10 +88,12 @@ def train(
     split = source.open()
     _check_heldout(split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
+    log = read_terms(Path(terms)) if terms else []
     if not resume:
         folder.check_free(overwrite=overwrite)
     else:
         _check_same(folder, run)
+        log = _same_terms(folder, log)
         if summary := folder.summary():
             return summary
     keep_freed_memory()
@@ -100,7 +102,7 @@ def train(
         witness = stack.enter_context(Transcript(Path(transcript))) if transcript else None
         engine = engine_for(
             split, config, workers, threads, observer, witness, folder=folder.state,
-            terms=read_terms(Path(terms)) if terms else (),
+            terms=log,
         )  # fmt: skip
         stack.callback(engine.close)
 
@@ -109,7 +111,7 @@ def train(
                 _model(split, config, inspector.vectors()).save(folder.model)
 
         observer.data_read(split)
-        beginning = None if resume else folder.beginning(run, overwrite=overwrite)
+        beginning = None if resume else folder.beginning(run, overwrite=overwrite, terms=log)
         return Loop(folder, run, engine, observer, save, checkpoint_every, beginning).finish()
 
 
@@ -133,6 +135,17 @@ def _check_heldout(split: Split) -> None:
                 "the best epoch and to report it: give --valid and --test, or a --ratio that "
                 "leaves some for both"
             )
+
+
+def _same_terms(folder: RunFolder, log: list[Term]) -> list[Term]:
+    """The log that the run in a folder follows; another one may not be given."""
+    saved = read_terms(folder.terms) if folder.terms.exists() else []
+    if log and log != saved:
+        raise RunFolderError(
+            f"the run in {folder.path} follows another log of terms, or none; --resume continues "
+            "it exactly as it was: leave --terms out, or begin another run with another --out"
+        )
+    return saved
 
 
 def _check_same(folder: RunFolder, run: Run) -> None:
