@@ -52,6 +52,7 @@ def main() -> None:
 
     began = time.perf_counter()
     federated = Federated(split, config, timed_plan, options.workers)
+    federated.begin()
     total = time.perf_counter() - began
     topology = federated.server.topology
     print(
@@ -68,10 +69,10 @@ def main() -> None:
             began = time.perf_counter()
             engine.step(0, step, 1e-3)
             record.append(time.perf_counter() - began)
-    expected = central.parameters()
+    expected = central.inspector().state()
     worst = max(
         float(np.abs(value - expected[name]).max())
-        for name, value in federated.parameters().items()
+        for name, value in federated.inspector().state().items()
     )
     print("steps (s):", " ".join(f"{seconds:.2f}" for seconds in times))
     ratio = statistics.median(times) / statistics.median(central_times)

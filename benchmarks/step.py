@@ -49,11 +49,9 @@ Step = Callable[[int], float]
 
 
 def ours(engine: Centralized, config: Config) -> Step:
-    samples_an_epoch = engine.sampler.batches.total
-
     def step(number: int) -> float:
         engine.step(0, number, config.lr)
-        return engine.take_loss() * samples_an_epoch / config.batch_size
+        return engine.take_loss()
 
     return step
 
@@ -192,8 +190,9 @@ def main() -> None:
     )
     engine = Centralized(split, config, Machine.with_threads(2))
     graph = adjacency(split)
-    parameters = engine.parameters()
-    start = torch.from_numpy(np.concatenate((parameters["users"], parameters["items"])))
+    state = engine.inspector().state()
+    tables = [state[f"{kind}.parameter"] for kind in ("users", "items")]
+    start = torch.from_numpy(np.concatenate(tables))
     total = CHECKED_STEPS + arguments.rounds * (arguments.steps + 1)
     batches = [triples(engine, number, split) for number in range(total)]
     contenders = {

@@ -97,8 +97,8 @@ class InFolder:
         content, digest = found[:-_DIGEST_BYTES], found[-_DIGEST_BYTES:]
         if sha256(content).digest() != digest:
             raise CheckpointError(
-                f"{path} was changed or damaged since it was written; delete it, and the "
-                "checkpoint before it is used"
+                f"{path} was changed or damaged since it was written; bring it back from a copy, "
+                "or go on from the checkpoint before it"
             )
         return content
 

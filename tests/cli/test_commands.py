@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 import lpgcn
 from lpgcn.cli import main
+from lpgcn.data import Ids, Interactions
+from lpgcn.runtime.engines.engine import Vectors
 
 QUICK = ["--layers", "1", "--dim", "8", "--batch-size", "20000", "--epochs", "3"]
 
@@ -58,6 +62,51 @@ def test_recommend_gives_what_the_library_gives(demo: Path) -> None:
     ]
     text = run("recommend", demo, "--user", "user-7", "-k", "4").stdout
     assert all(str(one.item) in text for one in wanted)
+
+
+def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> None:
+    """A client's own folder has vectors of its user and of all items."""
+    whole = lpgcn.Recommender.load(demo)
+    own = whole.seen.items_of(6)
+    alone = replace(
+        whole,
+        card=msgspec.structs.replace(whole.card, n_users=1),
+        vectors=Vectors(whole.vectors.users[6:7], whole.vectors.items),
+        user_ids=Ids.of([whole.user_ids[6]]),
+        seen=Interactions.from_pairs([0] * len(own), own, 1, whole.card.n_items),
+    )
+    alone.save(tmp_path / "client" / "model")
+    found = report("recommend", tmp_path / "client", "-k", "4")
+    assert found == report("recommend", demo, "--user", whole.user_ids[6], "-k", "4")
+    assert found == report("recommend", tmp_path / "client", "--user", found["user"], "-k", "4")
+    assert str(found["user"]) in run("recommend", tmp_path / "client").stdout
+    error = report("recommend", demo, exit_code=2)["error"]
+    assert error["type"] == "UsageError"
+    assert f"--user is needed: {demo} has 1,000 users" in error["message"]
+
+
+def test_checkpoints_after_so_many_steps_and_what_is_said_about_damaged_ones(
+    tmp_path: Path,
+) -> None:
+    asked = ["--epochs", "3", "--eval-every", "3", "--dim", "8", "--layers", "1"]
+    asked += ["--batch-size", "20000", "--checkpoint-every", "2"]
+    wanted = report("train", "demo", "--out", tmp_path / "one", *asked)
+    # 3 steps an epoch: a checkpoint after the 2nd, 4th and 6th, and at the validation.
+    kept = {path.name for path in (tmp_path / "one" / "state").iterdir()}
+    assert kept == {"checkpoint-4", "checkpoint-5"}
+    (tmp_path / "one" / "summary.json").unlink()
+    newest = tmp_path / "one" / "state" / "checkpoint-5"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    result = run("train", "--out", tmp_path / "one", "--resume", "--json")
+    assert f"warning: {newest} was changed or damaged" in result.stderr
+    found = json.loads(result.stdout)
+    assert {**found, "seconds": 0} == {**wanted, "seconds": 0}
+    for path in (tmp_path / "one" / "state").iterdir():
+        path.write_bytes(b"")
+    (tmp_path / "one" / "summary.json").unlink()
+    error = report("train", "--out", tmp_path / "one", "--resume", exit_code=2)["error"]
+    assert error["type"] == "CheckpointError"
+    assert "--overwrite" in error["message"]
 
 
 def test_people_get_a_table_and_the_place_of_the_results(tmp_path: Path) -> None:
@@ -144,8 +193,11 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["train", "demo", "--resume", "--out", "nowhere"], "RunFolderError", "has no run"),
         (["train", "demo", "--config", "nowhere.toml"], "ConfigError", "there is no file"),
         (["train", "mine", "--train", "nowhere.csv"], "DataError", "nowhere.csv"),
+        (["train", "demo", "--terms", "nowhere.jsonl"], "TermError", "no log of terms"),
+        (["train", "demo", "--checkpoint-every", "0"], "BadParameter", "--checkpoint-every"),
         (["evaluate", "nowhere"], "RunFolderError", "has no run"),
         (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
+        (["recommend", "nowhere"], "ModelError", "no finished model"),
         (["data", "show", "dmo"], "DataError", "Did you mean 'demo'"),
         (["recomend"], "UsageError", "recommend"),
     ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -62,18 +64,19 @@ def test_verify_runs_other_plans_where_none_is_named(data: Path) -> None:
 
 
 def test_verify_fails_when_something_differs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bit of one client's parameters is turned after a step."""
-    from lpgcn.runtime.engines.federated import Federated
+    """One bit of one client's parameters is turned at every update."""
+    from lpgcn.protocol.client.party import Party
 
-    step = Federated.step
+    update = Party.update
 
-    def disturbed(self: Federated, *arguments: float) -> None:
-        step(self, *arguments)  # type: ignore[arg-type]
-        parameters = self.parameters()
-        parameters["items"][0, 0] += 1e-7
-        self.set_parameters(parameters)
+    def disturbed(self: Party, *arguments: Any) -> Any:
+        answer = update(self, *arguments)
+        if self.owns:
+            parameter = self.tables()["items"].parameter
+            parameter[0, 0] = np.nextafter(parameter[0, 0], np.float32(1))
+        return answer
 
-    monkeypatch.setattr(Federated, "step", disturbed)
+    monkeypatch.setattr(Party, "update", disturbed)
     done = lpgcn("verify", "ml-100k", "--epochs", "1", *SMALL, "--plot", str(data / "x.png"),
         "--model", "lightgcn", "--suite", "paper", "--virtual-items", "0",
     )  # fmt: skip
@@ -162,6 +165,24 @@ def test_a_run_that_cannot_begin_leaves_the_folder_as_it_was(data: Path) -> None
     elsewhere = data / "new"
     assert lpgcn(*simulated, "--out", str(elsewhere), "--max-load", "1").exit_code == 2
     assert lpgcn(*simulated, "--out", str(elsewhere)).exit_code == 0
+
+
+@pytest.mark.parametrize("mode", ["simulated", "federated"])
+def test_only_a_data_centre_follows_a_log(data: Path, mode: str) -> None:
+    log = data / "terms.jsonl"
+    log.write_text('{"epoch": 0, "step": 0, "members": [0, 1, 2]}\n')
+    asked = ("train", "ml-100k", *SMALL, "--epochs", "1", "--out", str(data / "run"))
+    refused = lpgcn(*asked, "--mode", mode, "--terms", str(log))
+    assert refused.exit_code == 2
+    assert f"followed by --mode centralized, not {mode}" in refused.stderr
+    assert not (data / "run").exists()
+    followed = lpgcn(*asked, "--mode", "centralized", "--terms", str(log), "--json")
+    assert followed.exit_code == 0, followed.output
+    assert json.loads(followed.stdout)["test_users"] <= 3
+    log.write_text('{"epoch": 0, "step": 0, "members": [0, 99]}\n')
+    refused = lpgcn(*asked, "--terms", str(log), "--overwrite")
+    assert refused.exit_code == 2
+    assert "member 99, but the data has users 0 to 9 only" in refused.stderr
 
 
 def test_plan_takes_the_files_and_the_configuration_of_a_run(data: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lpgcn.crypto import Authority, Certificate, FormatError
+from lpgcn.crypto import FormatError
+from lpgcn.crypto.certificates import Authority, Certificate
 
 
 def handshake(issued: Certificate, trusted: bytes, host: str, folder: Path) -> None:

@@ -405,7 +405,7 @@ def test_a_client_never_hears_the_index_of_another(federation_of: Make, split_of
     federation = federation_of(split_of(train, 300, 200), config, witness=seen.append)
     federation.train(1)
     federation.server.checkpoint(1)
-    left = np.setdiff1d(np.arange(300), federation.server.plan.convolution_clients[:9])
+    left = np.setdiff1d(np.arange(300), federation.server.plan.convolution_clients[:3])
     federation.server = federation.server.changed(left, federation.plan, federation.line, 1)
     federation.server.step(0, 1, 0.05)
     assert {one.phase for one in seen} >= {"CHECKPOINT", "INHERIT", "ENDOW"}

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Step
 from hypothesis import strategies as st
 
-from lpgcn.checkpoints import CheckpointError
+from lpgcn.checkpoints import CheckpointError, InMemory
 from lpgcn.config import Config
 from lpgcn.crypto import AuthenticationError, Channels, Context, Directory, PrivateKey, entry_bytes
 from lpgcn.data import Split
+from lpgcn.files import StorageError
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
@@ -98,9 +99,8 @@ class History:
         self.engine, self.config = engine, config
         self.at, self.number = (0, 0), 0
         self.done: list[tuple[Any, ...]] = []
-        self.marks: dict[int, tuple[int, tuple[int, int]]] = {0: (0, (0, 0))}
-        """By checkpoint how much was done before it, and where the run was."""
-        self.changed_at: tuple[int, int] | None = None
+        self.marks: dict[int, tuple[list[tuple[Any, ...]], tuple[int, int]]] = {0: ([], (0, 0))}
+        """By checkpoint what was done before it, and where the run was."""
         engine.begin()
 
     def step(self) -> None:
@@ -118,13 +118,12 @@ class History:
         self.number += 1
         self.engine.checkpoint(self.number, *self.at)
         self.done.append(("checkpoint", self.number, *self.at))
-        self.marks[self.number] = len(self.done), self.at
+        self.marks[self.number] = list(self.done), self.at
 
     def resume(self, number: int) -> None:
         self.engine.resume(number)
         done, self.at = self.marks[number]
-        del self.done[done:]
-        self.number = number
+        self.done, self.number = list(done), number
 
     def change(self, members: list[int]) -> None:
         """From the last checkpoint on; what came after it is undone."""
@@ -134,8 +133,7 @@ class History:
             self.resume(self.number)
             return
         done, self.at = self.marks[self.number]
-        del self.done[done:]
-        self.done.append(("renew",))
+        self.done = [*done, ("renew",)]
 
     def follow(self, reference: Any) -> None:
         """The same on the whole graph, with the same losses and metrics on the way."""
@@ -220,6 +218,30 @@ def test_any_history_gives_the_bits_of_the_centralised_model(
     found_vectors, vectors = engine.inspector().vectors(), reference.vectors()
     assert found_vectors.items.tobytes() == vectors.items.tobytes()
     assert found_vectors.users[members].tobytes() == vectors.users[members].tobytes()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="Centralized goes to the last of several terms that begin at one step, and does not see "
+    "who was away in between; then `play` may change members twice at one step, too",
+)
+def test_who_leaves_and_comes_back_before_the_next_step_begins_anew(
+    split_of: Make, centralized_of: Make, assert_same: Check
+) -> None:
+    """A client that dies, is left out, and waits at the checkpoint that is due at once."""
+    split, config = split_of(TRAIN, 6, 8, HELD_OUT), TINY.changed(model="lightgcn")
+    engine = Federated(split, config, lambda graph: cover(graph, config.seed))
+    history = History(engine, config)
+    history.step()
+    history.checkpoint()
+    history.change([0, 1, 2, 3, 4])
+    history.checkpoint()
+    history.change([0, 1, 2, 3, 4, 5])
+    history.checkpoint()
+    history.step()
+    reference = centralized_of(split, config, engine.terms)
+    history.follow(reference)
+    assert_same(engine.inspector().state(), reference.state())
 
 
 # A run that is told step by step, so that anybody can die at any message of it.
@@ -346,9 +368,14 @@ def configured(model: str, suite: str) -> Config:
 
 
 def die_everywhere(
-    federation_of: Make, small: Split, assert_same: Check, config: Config, ways: tuple[str, ...]
+    federation_of: Make,
+    small: Split,
+    assert_same: Check,
+    config: Config,
+    ways: tuple[str, ...],
+    every: int = 1,
 ) -> None:
-    """At message m in the m-th of these ways, or in all of them if there is one for each."""
+    """In one of these ways by turns, at every message or at some."""
     quiet = story_of(federation_of, small, config)
     expected = quiet.run()
     messages = quiet.federation.requests
@@ -356,7 +383,7 @@ def die_everywhere(
         Phase.RESUME, Phase.KEYS, Phase.SHARE_KEY, Phase.INHERIT, Phase.ENDOW, Phase.CHECKPOINT,
         Phase.KEEP, Phase.GO_BACK, Phase.LOSS,
     }  # fmt: skip
-    for at in range(len(messages)):
+    for at in range(0, len(messages), every):
         story = story_of(federation_of, small, config)
         dying(story, at, ways[at % len(ways)])
         where = f"message {at}, {header_of(messages[at][1])}, {ways[at % len(ways)]}"
@@ -369,12 +396,14 @@ def die_everywhere(
         assert story.crashes == 1, where
 
 
-@both_models
+@pytest.mark.parametrize(
+    ("model", "suite", "every"), [("lightgcn+", "sealed", 1), ("lightgcn", "paper", 4)]
+)
 def test_whoever_dies_at_any_message_the_bits_are_the_same(
-    federation_of: Make, small: Split, assert_same: Check, model: str
+    federation_of: Make, small: Split, assert_same: Check, model: str, suite: str, every: int
 ) -> None:
-    config = configured(model, "sealed")
-    die_everywhere(federation_of, small, assert_same, config, ("before", "after", "server"))
+    ways = ("before", "after", "server")
+    die_everywhere(federation_of, small, assert_same, configured(model, suite), ways, every)
 
 
 @pytest.mark.slow
@@ -545,6 +574,58 @@ def test_a_checkpoint_that_cannot_be_used_is_named_and_changes_nothing(
             Server.restored(msgspec.msgpack.encode(changed), TINY, federation.line)
 
 
+class FullDisk(InMemory):
+    """Nothing can be written, for the time being."""
+
+    def __init__(self, disk: InMemory) -> None:
+        self.__dict__.update(disk.__dict__)
+        self.full = False
+
+    def write(self, number: int, content: bytes) -> None:
+        self._check()
+        super().write(number, content)
+
+    def begin_stretch(self, number: int) -> None:
+        self._check()
+        super().begin_stretch(number)
+
+    def _check(self) -> None:
+        if self.full:
+            raise StorageError("no room")
+
+
+@both_suites
+def test_a_full_disk_changes_nothing(
+    federation_of: Make, small: Split, picture_of: Make, assert_same: Check, suite: str
+) -> None:
+    """Neither at a checkpoint nor where a stretch begins; when there is room, the run goes on."""
+    config = configured("lightgcn+", suite)
+    quiet, story = (story_of(federation_of, small, config) for _ in range(2))
+    expected, federation = quiet.run(), story.federation
+    federation.disks = [FullDisk(disk) for disk in federation.disks]
+    federation.clients = [federation.started(number) for number in range(4)]
+    deliver, refused = federation.deliver, Counter[Phase]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        party, disk = federation.clients[client], federation.disks[client]
+        phase = Phase(header_of(request).phase)
+        if phase in (Phase.RESUME, Phase.CHECKPOINT):
+            disk.full = True
+            before = picture_of(party)
+            with pytest.raises(StorageError, match="no room"):
+                party.handle(request)
+            assert picture_of(party) == before
+            disk.full = False
+            refused[phase] += 1
+        reply: bytes = deliver(client, request)
+        return reply
+
+    federation.deliver = disturbed
+    assert story.run() == expected
+    assert_same(federation.state(), quiet.federation.state())
+    assert refused == {Phase.RESUME: 6, Phase.CHECKPOINT: 9}
+
+
 def resume_of(server: Server, client: int, number: int = 1) -> bytes:
     header = m.encode_header(server._caller.run, Header(server._caller._pass, 1), client)
     return m.encode(m.Resume(header=header, number=reading.pack_numbers([number])))
@@ -591,9 +672,10 @@ def test_the_items_of_who_leaves_come_from_an_heir(
 
 @pytest.mark.parametrize("names", [1, 7])
 def test_items_whose_owner_and_heirs_are_gone_are_lost_and_counted(
-    federation_of: Make, split_of: Make, names: int
+    federation_of: Make, split_of: Make, monkeypatch: pytest.MonkeyPatch, names: int
 ) -> None:
     """With the numbers of some owners, and a way out: come back, and go on."""
+    monkeypatch.setattr("lpgcn.protocol.server.term.secrets.randbits", lambda _: names)
     train = [(user, item) for user in range(14) for item in range(9)]
 
     def planner(graph: TokenGraph) -> Plan:
@@ -922,7 +1004,7 @@ def test_copies_are_for_heirs_and_for_new_owners_only(
 def test_an_epoch_that_is_over_already_has_no_step(federation_of: Make, split_of: Make) -> None:
     """Fewer members have fewer samples."""
     federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
-    second_term(federation, [1, 2])
+    second_term(federation, [1, 2, 4])
     federation.requests.clear()
     assert federation.server.batches.steps == 1
     federation.server.step(0, 1, 0.05)

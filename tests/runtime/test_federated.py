@@ -83,11 +83,11 @@ def test_a_client_recommends_what_the_model_recommends(source: Source, tmp_path:
     training.train(source, CONFIG, out=tmp_path / "run")
     model = Recommender.load(tmp_path / "run")
     split = source.open()
-    engine = Federated(split, CONFIG, planner_for(split, CONFIG), workers=2)
+    state = tmp_path / "run" / "state"
+    engine = Federated(split, CONFIG, planner_for(split, CONFIG), workers=2, folder=state)
     try:
-        state = training.RunFolder(tmp_path / "run").load_checkpoint()
-        assert state is not None
-        engine.set_parameters(state.best)
+        engine.resume(training.RunFolder(tmp_path / "run").checkpoints()[-1])
+        engine.go_back()
         found = engine.recommend(3, 5)
     finally:
         engine.close()
@@ -123,6 +123,7 @@ def test_a_call_that_broke_off_is_not_taken_up_again() -> None:
 def test_an_error_of_a_client_comes_back_and_is_not_forgotten(source: Source) -> None:
     split = source.open()
     engine = Federated(split, CONFIG, planner_for(split, CONFIG), workers=2)
+    engine.begin()
     with pytest.raises(WorkerError, match="MalformedMessageError"):
         dict(engine._host.perform("handle", [(0, b"\xc1")]))
     with pytest.raises(WorkerError, match="before"):
@@ -143,9 +144,12 @@ def test_two_processes_are_one(source: Source, model: Model) -> None:
     found = []
     try:
         for engine in engines:
+            engine.begin()
             take_steps(engine, range(3))
             measured = engine.take_loss(), engine.measure("valid"), engine.measure("test")
-            tables = {**engine.state(), **vars(engine.vectors())}
+            inspector = engine.inspector()
+            assert inspector is not None
+            tables = {**inspector.state(), **vars(inspector.vectors())}
             found.append((measured, {name: table.tobytes() for name, table in tables.items()}))
         assert found[0] == found[1] == found[2]
         # What was sent is counted, not guessed: handles are random, sizes are not.
@@ -155,21 +159,33 @@ def test_two_processes_are_one(source: Source, model: Model) -> None:
             engine.close()
 
 
-def test_a_run_goes_on_in_another_way_to_run(source: Source) -> None:
-    split = source.open()
-    federated = Federated(split, CONFIG, planner_for(split, CONFIG))
+def test_a_run_goes_on_over_other_processes_and_in_other_terms(
+    source: Source, tmp_path: Path
+) -> None:
+    """Three lives of one run: two processes, one, and a new term with other owners."""
+    split, planner = source.open(), planner_for(source.open(), CONFIG)
+    greedy = CONFIG.changed(planner="greedy")
+    lives: list[Federated] = []
+    for number, workers in ((0, 2), (1, 1), (2, 2)):
+        plan = planner if number < 2 else planner_for(split, greedy)
+        lives.append(Federated(split, CONFIG, plan, workers, folder=tmp_path / "state"))
+        try:
+            lives[-1].resume(number)
+            if number == 2:
+                before = lives[-1].server.plan
+                lives[-1].change_members(np.arange(split.n_users))
+                assert not np.array_equal(before.owner, lives[-1].server.plan.owner)
+            take_steps(lives[-1], [number])
+            lives[-1].checkpoint(number + 1, 0, number + 1)
+            found = lives[-1].inspector().state()
+        finally:
+            lives[-1].close()
     centralized = Centralized(split, CONFIG, Machine.with_threads(1))
-    take_steps(federated, [0])
-    centralized.restore(federated.state())
-    take_steps(centralized, [1])
-    other = CONFIG.changed(planner="greedy")
-    resumed = Federated(split, other, planner_for(split, other))
-    resumed.restore(centralized.state())
-    take_steps(resumed, [2])
-    take_steps(federated, [1, 2])
-    expected = federated.state()
-    assert expected["items.steps"] == 3
-    for name, value in resumed.state().items():
+    take_steps(centralized, range(3))
+    expected = centralized.inspector().state()
+    assert (expected["items.steps"] == 3).all()
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
         assert value.tobytes() == expected[name].tobytes(), name
 
 
@@ -185,6 +201,7 @@ def test_with_nothing_held_out_every_way_to_run_says_the_same(source: Source) ->
     ]
     messages = set()
     for engine in engines:
+        engine.begin()
         with pytest.raises(EvaluationError) as refused:
             engine.measure("valid")
         messages.add(str(refused.value))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lpgcn.config import Config, Model, Suite
 from lpgcn.data import Interactions, Split, load
+from lpgcn.protocol.ledger import Traffic
+from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
+from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.training import train
 
 
 def small(users: int, items: int) -> Split:
@@ -50,6 +56,7 @@ def test_both_ledgers_are_equal(
         Simulated(split, config, planner_for(split, config), Machine.with_threads(1)),
     ]
     for engine in engines:
+        engine.begin()
         for step in range(3):
             engine.step(0, step, 0.01)
         engine.take_loss()
@@ -58,3 +65,43 @@ def test_both_ledgers_are_equal(
     assert federated == simulated
     assert sum(line.bytes for line in federated) > 0
     assert engines[0].traffic() == engines[1].traffic()
+
+
+@pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+@pytest.mark.parametrize("suite", ["sealed", "paper"])
+@pytest.mark.parametrize("virtual_items", ["0", "3"])
+def test_both_ledgers_of_a_whole_run_are_equal(
+    model: Model, suite: Suite, virtual_items: str, tmp_path: Path
+) -> None:
+    """With all that a training loop asks for: best parameters that are kept and gone back to,
+    checkpoints with an owner's copies, validations and the test."""
+    lines = [
+        " ".join(str(number) for number in (user, *{(5 * user + i * i) % 31 for i in range(30)}))
+        for user in range(14)
+    ]
+    (tmp_path / "few.txt").write_text("\n".join(lines) + "\n")
+    source = Source(dataset="few", train=str(tmp_path / "few.txt"))
+    config = Config(
+        model=model, suite=suite, virtual_items=virtual_items, layers=2, dim=8, batch_size=40,
+        epochs=4, eval_every=2, planner="cover", lr=0.05,
+    )  # fmt: skip
+    federated, simulated, often = (
+        train(
+            source,
+            config.changed(mode=mode),
+            out=tmp_path / f"{mode}{every}",
+            checkpoint_every=every,
+        ).traffic
+        for mode, every in (("federated", 2), ("simulated", 2), ("simulated", 1))
+    )
+    assert federated == simulated
+    assert federated is not None and often is not None
+    assert federated.steps == often.steps > 0
+
+    def sent(lines: list[Traffic], stage: str) -> int:
+        return sum(line.bytes for line in lines if line.stage == stage)
+
+    stages = {line.stage for line in federated.ledger}
+    more = {stage for stage in stages if sent(often.ledger, stage) > sent(federated.ledger, stage)}
+    assert more == {PHASES[Phase.CHECKPOINT].stage}
+    assert {PHASES[Phase.KEEP].stage, PHASES[Phase.GO_BACK].stage} <= stages

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from lpgcn.config import Config, ConfigError
 from lpgcn.evaluation import Evaluation
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
-from lpgcn.runtime.runs import training
+from lpgcn.runtime.runs import loop, training
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
 from lpgcn.runtime.runs.saved_model import ModelError, Recommender
 from lpgcn.runtime.runs.source import Source, SourceError
@@ -101,7 +101,7 @@ def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
         if config not in uninterrupted:
             train(source, config, out=Path(folder) / "whole")
             uninterrupted[config] = result(Path(folder) / "whole")
-        patch.setattr(training, "_SECONDS_TO_LOSE", seconds_to_lose)
+        patch.setattr(loop, "SECONDS_TO_LOSE", seconds_to_lose)
         out, resume = Path(folder) / "parts", False
         for steps in interruptions:
             try:
@@ -138,19 +138,25 @@ class Spy:
         """A validation that is best the second time: these parameters are the ones to test."""
         times = self.calls.count("valid")
         if times == 2:
-            self.best = self.engine.parameters()
+            self.best = self.parameters()
         return [0.0, 0.1, 0.3, 0.2, 0.1, 0.3, 0.3][times]
 
-    def set_parameters(self, parameters: Mapping[str, Any]) -> None:
-        assert parameters.keys() == self.best.keys()
-        assert all((parameters[name] == self.best[name]).all() for name in self.best)
-        self.engine.set_parameters(parameters)
+    def parameters(self) -> dict[str, Any]:
+        state = self.engine.inspector().state()
+        return {name: table for name, table in state.items() if name.endswith(".parameter")}
+
+    def go_back(self) -> None:
+        self.calls.append("go back")
+        self.engine.go_back()
+        found = self.parameters()
+        assert found.keys() == self.best.keys()
+        assert all((found[name] == self.best[name]).all() for name in self.best)
 
 
 def spied(monkeypatch: pytest.MonkeyPatch) -> list[Spy]:
     spies: list[Spy] = []
 
-    def make(split: Any, config: Config, *_: Any) -> Spy:
+    def make(split: Any, config: Config, *_: Any, **__: Any) -> Spy:
         spies.append(Spy(Centralized(split, config, Machine.with_threads(1))))
         return spies[-1]
 
@@ -166,7 +172,7 @@ def test_the_test_set_is_looked_at_once_at_the_end_with_the_best_parameters(
         source, CONFIG.changed(eval_every=1, patience=4, epochs=9), out=tmp_path / "run"
     )
     [spy] = spies
-    assert spy.calls == 6 * [*STEPS_PER_EPOCH * ["step"], "valid"] + ["test"]
+    assert spy.calls == 6 * [*STEPS_PER_EPOCH * ["step"], "valid"] + ["go back", "test"]
     assert (summary.epochs, summary.best_epoch) == (6, 2)
     train(source, out=tmp_path / "run", resume=True)
     assert len(spies) == 1
@@ -228,37 +234,10 @@ def test_changed_data_is_noticed(tmp_path: Path, epochs: int) -> None:
         Recommender.load(tmp_path / "run").evaluate(source.open(), (20,))
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.data())
-def test_a_damaged_checkpoint_is_an_error(
-    damaged_run: Path, checkpoint: bytes, data: st.DataObject
-) -> None:
-    """Cut short, or with nonsense in its header; never half-used."""
-    path = damaged_run / "checkpoint.safetensors"
-    header = int.from_bytes(checkpoint[:8], "little")
-    cut = data.draw(st.integers(0, len(checkpoint) - 1))
-    nonsense = checkpoint[:8] + b"\xff" * header + checkpoint[8 + header :]
-    no_progress = checkpoint.replace(b"progress", b"Progress")
-    path.write_bytes(data.draw(st.sampled_from([checkpoint[:cut], nonsense, no_progress])))
-    with pytest.raises(RunFolderError, match="damaged"):
-        RunFolder(damaged_run).load_checkpoint()
-
-
-@pytest.fixture(scope="module")
-def damaged_run(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("damaged")
-    interrupt(source, CONFIG, out, epochs=4)
-    return out
-
-
-@pytest.fixture(scope="module")
-def checkpoint(damaged_run: Path) -> bytes:
-    return (damaged_run / "checkpoint.safetensors").read_bytes()
-
-
-def test_without_its_checkpoint_a_run_begins_anew(source: Source, tmp_path: Path) -> None:
+def test_without_its_checkpoints_a_run_begins_anew(source: Source, tmp_path: Path) -> None:
     interrupt(source, CONFIG, tmp_path / "one", epochs=4)
-    (tmp_path / "one" / "checkpoint.safetensors").unlink()
+    for name in ("progress", "state"):
+        shutil.rmtree(tmp_path / "one" / name)
     (tmp_path / "one" / ".model.123.tmp").write_text("half")
     with (tmp_path / "one" / "metrics.jsonl").open("ab") as file:
         file.write(b'{"epoch": 6, "lo')

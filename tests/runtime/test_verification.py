@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,14 +70,14 @@ def test_only_what_is_asked_for_and_over_processes() -> None:
 def test_the_largest_difference_is_told(
     table: str, added: float, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = Federated.state
+    inspector = Federated.inspector
 
     def disturbed(self: Federated) -> Any:
-        found = state(self)
+        found, vectors = inspector(self).state(), inspector(self).vectors
         found[table][-1, -1] += added
-        return found
+        return SimpleNamespace(state=lambda: found, vectors=vectors)
 
-    monkeypatch.setattr(Federated, "state", disturbed)
+    monkeypatch.setattr(Federated, "inspector", disturbed)
     assert [line.difference for line in only_federated()] == pytest.approx([expected] * 2)
 
 

@@ -3,35 +3,122 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
+from lpgcn.cli.logs import EventLog
+from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
 from lpgcn.files import StorageError
-from lpgcn.runtime.hosts.nats.carrier import CarrierEvents
+from lpgcn.runtime.runs.carrying import CarryingEvents
+
+SECONDS_BETWEEN: Final = 30.0
+"""Two lines about progress."""
 
 
-class CarryingDisplay(CarrierEvents):
-    """Lines on standard error."""
+class _Carrying(CarryingEvents):
+    """Counts steps, and what is the same is told once."""
+
+    def __init__(self) -> None:
+        self._steps, self._told, self._unreachable = 0, time.monotonic(), False
+        self._indices: Mapping[int, int] = {}
 
     def waiting(self, reason: str, seconds: float) -> None:
-        say(f"the broker cannot be reached ({reason}); trying again")
+        if not self._unreachable:
+            self._unreachable = True
+            self.unreachable(reason)
 
     def welcomed(self, indices: Mapping[int, int]) -> None:
-        say(f"in the federation with {len(indices):,} client{'s' if len(indices) > 1 else ''}")
-
-    def disconnected(self) -> None:
-        say("the connection is lost; reconnecting")
+        self._unreachable = False
+        if indices != self._indices:
+            self._indices = dict(indices)
+            self.entered(sorted(indices.values()))
 
     def reconnected(self) -> None:
+        self._unreachable = False
+        self.connected_again()
+
+    def step_done(self) -> None:
+        self._steps += 1
+        now = time.monotonic()
+        if now - self._told >= SECONDS_BETWEEN:
+            self._told = now
+            self.progress(self._steps)
+
+    def unreachable(self, reason: str) -> None: ...
+    def entered(self, numbers: list[int]) -> None: ...
+    def connected_again(self) -> None: ...
+    def progress(self, steps: int) -> None: ...
+
+
+class CarryingDisplay(_Carrying):
+    """Lines on standard error."""
+
+    def unreachable(self, reason: str) -> None:
+        say(f"the broker cannot be reached ({reason}); trying again until it can")
+
+    def entered(self, numbers: list[int]) -> None:
+        if len(numbers) == 1:
+            say(f"connected: this is member {numbers[0]} of the federation")
+        else:
+            say(f"connected with {clients(len(numbers))}, members {numbers[0]} to {numbers[-1]}")
+
+    def term_began(self, fingerprint: str, members: int) -> None:
+        say(f"a term with {members:,} members; fingerprint of their keys: {fingerprint}")
+        say("every member should see these words: compare them with another one, by phone")
+
+    def progress(self, steps: int) -> None:
+        say(f"{steps:,} steps done")
+
+    def disconnected(self) -> None:
+        say("the connection is lost; reconnecting", style="yellow", label="warning")
+
+    def connected_again(self) -> None:
         say("connected again")
 
     def storage_failed(self, error: StorageError) -> None:
         say(f"{error}; the server asks again", style="yellow", label="warning")
+
+
+class CarryingLog(_Carrying):
+    """Lines of JSON."""
+
+    def __init__(self, log: EventLog, name: str) -> None:
+        super().__init__()
+        self._log, self._name = log, name
+
+    def _tell(self, event: str, *, level: str = "info", **fields: Any) -> None:
+        self._log(event, level=level, carrier=self._name, **fields)
+
+    def unreachable(self, reason: str) -> None:
+        self._tell("broker_unreachable", level="warning", reason=reason)
+
+    def entered(self, numbers: list[int]) -> None:
+        self._tell("connected", clients=len(numbers), first=numbers[0])
+
+    def term_began(self, fingerprint: str, members: int) -> None:
+        self._tell("term_began", fingerprint=fingerprint, members=members)
+
+    def progress(self, steps: int) -> None:
+        self._tell("progress", step=steps)
+
+    def disconnected(self) -> None:
+        self._tell("disconnected", level="warning")
+
+    def connected_again(self) -> None:
+        self._tell("reconnected")
+
+    def storage_failed(self, error: StorageError) -> None:
+        self._tell("storage_failed", level="warning", message=str(error))
+
+
+def carrying_events(log: EventLog | None, name: str) -> CarryingEvents:
+    return CarryingDisplay() if log is None else CarryingLog(log, name)
 
 
 def connect_options(

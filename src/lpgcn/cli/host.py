@@ -12,6 +12,7 @@ import click
 from lpgcn.cli.join import stop_on_signal
 from lpgcn.cli.options import SectionedCommand, field_options, source_asked
 from lpgcn.cli.program import Stopped
+from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
 from lpgcn.runtime.runs.source import Source
 
@@ -58,6 +59,7 @@ Example:
     help="One seed for all parties, as the server's --seed, so that the run can be repeated and "
     "compared; otherwise every client draws its own.",
 )
+@log_json_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 def host(
@@ -67,6 +69,7 @@ def host(
     broker: str | None,
     state: Path,
     experiment_seed: int | None,
+    log_json: bool,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -75,28 +78,30 @@ def host(
     DATASET is a name that `lpgcn data list` shows, or, with --train, what your own data is called.
     A client is its user's row: its number in the federation is the same, if that is free.
     """
-    from lpgcn.cli.carrying_display import CarryingDisplay, connect_options
+    from lpgcn.cli.carrying_display import carrying_events, connect_options
+    from lpgcn.cli.logs import telling
     from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.carrying import carry, passengers
 
-    split = source_asked(dataset, fields).open()
-    chosen = users or range(split.n_users)
-    if chosen.stop > split.n_users:
-        raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
-    name, options = connect_options(credentials_file, broker, None, state)
-    people = passengers(split, chosen, state, experiment_seed)
-    keep_freed_memory()
-    # Clients live as long as this process, and nothing here makes cycles.
-    gc.collect()
-    gc.disable()
-    try:
-        text, vehicle = carry(
-            options, name, people, events=CarryingDisplay(), started=stop_on_signal
-        )
-    except KeyboardInterrupt:
-        raise Stopped("the same command goes on") from None
-    if not text:
-        raise Stopped("the same command goes on")
+    with telling(log_json=log_json, as_json=as_json) as log:
+        split = source_asked(dataset, fields).open()
+        chosen = users or range(split.n_users)
+        if chosen.stop > split.n_users:
+            raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
+        name, options = connect_options(credentials_file, broker, None, state)
+        people = passengers(split, chosen, state, experiment_seed)
+        keep_freed_memory()
+        # Clients live as long as this process, and nothing here makes cycles.
+        gc.collect()
+        gc.disable()
+        try:
+            text, vehicle = carry(
+                options, name, people, events=carrying_events(log, name), started=stop_on_signal
+            )
+        except KeyboardInterrupt:
+            raise Stopped("the same command goes on") from None
+        if not text:
+            raise Stopped("the same command goes on")
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

@@ -11,6 +11,7 @@ import click
 
 from lpgcn.cli.options import SectionedCommand, data_asked, field_options
 from lpgcn.cli.program import Stopped
+from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
 from lpgcn.runtime.runs.source import Source
 
@@ -47,6 +48,7 @@ Example:
     help="This client's own folder: keys, checkpoints, and at the end its model.",
 )
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@log_json_option
 @json_option
 @field_options(Source, "Data", without=("train",))
 def join(
@@ -56,6 +58,7 @@ def join(
     train: str,
     state: Path,
     k: int,
+    log_json: bool,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -64,27 +67,33 @@ def join(
     Runs until the federation has trained its model, reconnects by itself, and prints this user's
     recommendations at the end. What it is about never leaves this machine but as the protocol says.
     """
-    from lpgcn.cli.carrying_display import CarryingDisplay, connect_options
+    from lpgcn.cli.carrying_display import carrying_events, connect_options
+    from lpgcn.cli.logs import telling
     from lpgcn.runtime.runs.carrying import carry, passengers
 
-    source = Source(**data_asked(None, {**fields, "train": train}))
-    split = source.open()
-    if split.n_users != 1:
-        raise click.UsageError(
-            f"--data has {split.n_users} users; expected the interactions of one. Many users on "
-            "one machine are for `lpgcn host`."
-        )
-    carried, options = connect_options(credentials_file, broker, name, state)
-    (user,) = passengers(split, [0], state)
-    alone = replace(user, wish=None, folder=state)
-    try:
-        text, vehicle = carry(
-            options, carried, [alone], events=CarryingDisplay(), started=stop_on_signal
-        )
-    except KeyboardInterrupt:
-        raise Stopped("the same command goes on") from None
-    if not text:
-        raise Stopped("the same command goes on")
+    with telling(log_json=log_json, as_json=as_json) as log:
+        source = Source(**data_asked(None, {**fields, "train": train}))
+        split = source.open()
+        if split.n_users != 1:
+            raise click.UsageError(
+                f"--data has {split.n_users} users; expected the interactions of one. Many users "
+                "on one machine are for `lpgcn host`."
+            )
+        carried, options = connect_options(credentials_file, broker, name, state)
+        (user,) = passengers(split, [0], state)
+        alone = replace(user, wish=None, folder=state)
+        try:
+            text, vehicle = carry(
+                options,
+                carried,
+                [alone],
+                events=carrying_events(log, carried),
+                started=stop_on_signal,
+            )
+        except KeyboardInterrupt:
+            raise Stopped("the same command goes on") from None
+        if not text:
+            raise Stopped("the same command goes on")
     _show(vehicle, text, str(split.user_ids[0]), k, state, as_json)
 
 

@@ -92,7 +92,8 @@ class ProgressDisplay(Observer):
         )
 
     def damaged(self, error: CheckpointError) -> None:
-        say(f"{error}; going back to the checkpoint before it", style="yellow", label="warning")
+        say(str(error), style="yellow", label="warning")
+        say("going back to the checkpoint before it")
 
     def step_done(self) -> None:
         self._bar.advance(self._task)

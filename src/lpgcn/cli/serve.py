@@ -23,15 +23,24 @@ from lpgcn.cli.terminal import (
 from lpgcn.config import Config
 
 if TYPE_CHECKING:
+    from lpgcn.cli.logs import EventLog
     from lpgcn.runtime.runs.run_folder import Summary
+
+
+log_json_option = click.option(
+    "--log-json",
+    is_flag=True,
+    help="Log events as lines of JSON on standard error, instead of text for people.",
+)
 
 
 def serving_options(command: Any) -> Any:
     """How a server deals with its members: for `serve` and `federation up`."""
     for option in reversed(
         (
+            # Not --patience, which is the configuration's, in epochs.
             click.option(
-                "--patience",
+                "--silence",
                 type=click.FloatRange(min=1),
                 default=60.0,
                 show_default=True,
@@ -54,9 +63,15 @@ def serving_options(command: Any) -> Any:
             click.option(
                 "--metrics-port",
                 type=click.IntRange(1, 65535),
-                help="Serve metrics for Prometheus on this port of the loopback address.",
+                help="Serve metrics for Prometheus on this port.",
             ),
-            click.option("--log-json", is_flag=True, help="Log events as lines of JSON."),
+            click.option(
+                "--metrics-host",
+                default="127.0.0.1",
+                show_default=True,
+                help="Address for --metrics-port. Whoever reaches it reads the metrics.",
+            ),
+            log_json_option,
         )
     ):
         command = option(command)
@@ -111,10 +126,11 @@ def serve(
     clients: int,
     state: Path,
     config_file: Path | None,
-    patience: float,
+    silence: float,
     on_missing: Any,
     checkpoint_every: int,
     metrics_port: int | None,
+    metrics_host: str,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -124,7 +140,8 @@ def serve(
     Waits for its members, trains with them, and writes a run folder in which there is nobody's
     vector, item or key. Killed at any time, the same command goes on where everybody was.
     """
-    from lpgcn.cli.serving_display import ServingDisplay
+    from lpgcn.cli.logs import telling
+    from lpgcn.cli.serving_display import observed
     from lpgcn.runtime.hosts.nats.authority import FederationFolder
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
@@ -132,39 +149,49 @@ def serve(
     from lpgcn.runtime.runs.serving import Serving
     from lpgcn.runtime.runs.serving import serve as serve_run
 
-    config = Config().changed(**asked(config_file, fields))
-    federation, items = FederationFolder(folder), Catalogue.read(catalogue)
-    credentials = Credentials.load(federation.server_credentials)
-    serving = Serving(clients, patience, on_missing, checkpoint_every)
-    try:
-        with ExitStack() as stack:
+    with ExitStack() as stack:
+        log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
+        config = Config().changed(**asked(config_file, fields))
+        federation, items = FederationFolder(folder), Catalogue.read(catalogue)
+        credentials = Credentials.load(federation.server_credentials)
+        serving = Serving(clients, silence, on_missing, checkpoint_every)
+        try:
             if broker == "embedded":
-                started = Broker(federation.config, log=state / "broker.log")
-                stack.enter_context(started)
-                say(f"the broker runs: {', '.join(credentials.urls)}")
+                stack.enter_context(Broker(federation.config, log=state / "broker.log"))
+                _tell_broker(log, credentials.urls)
             else:
                 credentials = msgspec.structs.replace(credentials, urls=(broker,))
-            display = stack.enter_context(ServingDisplay(state, log_json, metrics_port))
+            metrics = metrics_host, metrics_port
+            observer = stack.enter_context(observed(state, serving, log, metrics))
             summary = serve_run(
                 federation.about.name, config, items, credentials.connect_options(), state,
-                serving, display, federation.desk(),
+                serving, observer, federation.desk(),
             )  # fmt: skip
-    except KeyboardInterrupt:
-        raise Stopped("the same command goes on with the run") from None
+        except KeyboardInterrupt:
+            raise Stopped("the same command goes on with the run") from None
     if as_json:
         print_json({"state": str(state), **msgspec.to_builtins(summary)})
     else:
         show_summary(summary, state)
 
 
-def show_summary(summary: Summary, state: Path) -> None:
+def _tell_broker(log: EventLog | None, urls: tuple[str, ...]) -> None:
+    if log is None:
+        say(f"the broker runs: {', '.join(urls)}")
+    else:
+        log("broker_started", urls=urls)
+
+
+def show_summary(summary: Summary, state: Path | None) -> None:
+    """`state` is where more can be found, if anywhere."""
+    where = "Nothing was kept" if state is None else f"The results are in {state}"
+    files = "" if state is None else " (summary.json, metrics.jsonl, terms.jsonl)"
     title = f"{summary.dataset} · {summary.model} · over a network"
     show(
         metrics_table({"validation": summary.valid, "test": summary.test}, title),
         f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
         f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
-        f"The results are in {state} (summary.json, metrics.jsonl, terms.jsonl); every model "
-        "stayed on its client.",
+        f"{where}{files}; every model stayed on its client.",
     )
     if summary.traffic is not None:
         show(*traffic_report(summary.traffic))

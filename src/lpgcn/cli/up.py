@@ -53,10 +53,11 @@ def up(
     out: Path | None,
     verify: bool,
     config_file: Path | None,
-    patience: float,
+    silence: float,
     on_missing: Any,
     checkpoint_every: int,
     metrics_port: int | None,
+    metrics_host: str,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -67,32 +68,44 @@ def up(
     their own subjects only; what is started here is stopped here. All parties share the seed, so
     that the run can be repeated.
     """
-    from lpgcn.cli.serving_display import ServingDisplay
+    from lpgcn.cli.logs import telling
+    from lpgcn.cli.serving_display import observed
     from lpgcn.runtime.runs.local_network import LocalNetwork
     from lpgcn.runtime.runs.serving import Serving
 
-    config = Config().changed(**asked(config_file, fields), mode="federated")
-    source = source_asked(dataset, fields).resolved()
-    split = source.open()
     with ExitStack() as stack:
+        log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
+        config = Config().changed(**asked(config_file, fields), mode="federated")
+        source = source_asked(dataset, fields).resolved()
+        split = source.open()
         if out is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lpgcn-")))
         else:
             folder = out
         network = LocalNetwork(folder, source, split, hosts)
-        say(f"broker, server and {len(network.names)} hosts in {folder}")
-        serving = Serving(split.n_users, patience, on_missing, checkpoint_every)
+        if log is None:
+            say(f"broker, server and {len(network.names)} hosts in {folder}")
+        else:
+            log("starting", hosts=len(network.names), folder=str(folder))
+        serving = Serving(split.n_users, silence, on_missing, checkpoint_every)
         try:
-            with ServingDisplay(network.server, log_json, metrics_port) as display:
-                summary = network.run(config, serving, display)
+            metrics = metrics_host, metrics_port
+            with observed(network.server, serving, log, metrics) as observer:
+                summary = network.run(config, serving, observer)
         except KeyboardInterrupt:
             raise Stopped("the same command with --out goes on") from None
-        difference = _difference(network, source, config, folder, summary) if verify else None
+        difference = None
+        if verify:
+            if log is None:
+                say("now the same model, centralised, to compare")
+            else:
+                log("comparing")
+            difference = _difference(network, source, config, folder, summary)
     if as_json:
         about = {} if difference is None else {"difference": difference}
         print_json({**about, **msgspec.to_builtins(summary)})
     else:
-        show_summary(summary, network.server)
+        show_summary(summary, None if out is None else network.server)
         if difference is not None:
             verdict = "lossless, bit for bit" if difference == 0 else "NOT lossless"
             show(f"Largest difference to the centralised run: {difference:g}: {verdict}.")
@@ -110,7 +123,6 @@ def _difference(
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
 
-    say("now the same model, centralised, to compare")
     out = folder / "centralized"
     terms = network.server / "terms.jsonl"
     expected = train(

@@ -4,7 +4,6 @@ It knows no protocol: a message's place is a `Context` of numbers. Opening raise
 never returns a bool; keys appear in no repr and no error.
 """
 
-from lpgcn.crypto.certificates import Authority, Certificate
 from lpgcn.crypto.channel import TAG_BYTES, Channels
 from lpgcn.crypto.context import Context
 from lpgcn.crypto.directory import ROOT_BYTES, Directory, entry_bytes, fingerprint, proved_key
@@ -20,8 +19,6 @@ __all__ = [
     "TAG_BYTES",
     "TOKEN_BYTES",
     "AuthenticationError",
-    "Authority",
-    "Certificate",
     "Channels",
     "Context",
     "CryptoError",

@@ -5,20 +5,21 @@ A test holds the result against a real federation's, to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS
 from lpgcn.model.batches import Batch
-from lpgcn.protocol.ledger import Ledger
+from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.estates import draw_heirs
 from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
 from lpgcn.protocol.server.term import key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
+from lpgcn.ragged import Int64
 
 
 class Accounting:
@@ -63,3 +64,14 @@ class Accounting:
 
     def checkpoint(self) -> None:
         self._add([self._script.checkpoint(self._heirs)])
+
+    @property
+    def contacts(self) -> dict[str, Int64]:
+        """Who has met whom: with the ledger, all that the next round depends on."""
+        return self._script.contacts.arrays()
+
+    def resume(self, lines: Iterable[Traffic], contacts: Mapping[str, Int64]) -> None:
+        """Everybody goes on from a checkpoint, at which these were the lines of the ledger."""
+        self.ledger = Ledger(self._topology.is_owner, lines)
+        self._script.contacts.restore(contacts)
+        self._add([resuming(np.zeros(self._topology.n_clients, dtype=np.int64))])

@@ -25,7 +25,7 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
     max_load: int
     """The neighbours of the convolution-client that has most."""
     steps: int
-    """Steps counted, since the run began or was last resumed."""
+    """Of the whole run, as its ledger is."""
     up_per_step: float
     """Upload per client and training step."""
     down_per_step: float

@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 from rich.pretty import pretty_repr
 
-from lpgcn.crypto import Authority
+from lpgcn.crypto.certificates import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.configuration import FederationError

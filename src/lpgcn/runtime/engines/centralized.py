@@ -265,6 +265,7 @@ class Centralized:
             **self.state(),
             _LOSS: np.frombuffer(loss, dtype=np.uint8),
             _WHERE: np.array([self._samples, term, epoch, step], dtype=np.int64),
+            **self._beside(),
         }
         self._checkpoints.write(number, packed(arrays))
 
@@ -273,6 +274,7 @@ class Centralized:
         if number == 0:
             self._adam, self._loss_total, self._samples = self._initial(), 0, 0
             self._enter(term_at(self._terms, 0, 0) if self._terms else None)
+            self._resume_beside({})
             return False
         found = load(self._checkpoints.read(number))
         for name, adam in self._adam.items():
@@ -280,9 +282,17 @@ class Centralized:
         self._loss_total = int.from_bytes(found[_LOSS].tobytes(), "little", signed=True)
         self._samples, term, epoch, step = found[_WHERE].tolist()
         self._next = epoch, step
+        self._resume_beside(found)
         if self._terms and self._terms[term] is not self._term:
             self._enter(self._terms[term])
         return self.renew()
+
+    def _beside(self) -> Tables:
+        """What else is in a checkpoint."""
+        return {}
+
+    def _resume_beside(self, found: Tables) -> None:
+        """From a checkpoint; without one, as at the beginning."""
 
     def recover(self, error: RunInterruptedError) -> list[int]:
         raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,10 @@ from lpgcn.data import Interactions, Split
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Evaluation
 from lpgcn.model.kernels import Floats
-from lpgcn.runtime.traffic import TrafficSummary
+
+if TYPE_CHECKING:
+    # A client has vectors, too, but nothing of the server's.
+    from lpgcn.runtime.traffic import TrafficSummary
 
 Part = Literal["valid", "test"]
 Tables = dict[str, npt.NDArray[Any]]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+import numpy as np
+
 from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.data import Split
@@ -9,13 +14,17 @@ from lpgcn.evaluation import Evaluation
 from lpgcn.model.batches import Batch
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
-from lpgcn.protocol.ledger import Ledger
+from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.server.server import RANK_PHASES, Planner
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.runtime.engines.centralized import Centralized, Sampler
-from lpgcn.runtime.engines.engine import Part
+from lpgcn.runtime.engines.engine import Part, Tables
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.traffic import TrafficSummary, summarise
+
+_LEDGER: Final = "ledger"
+_STEPS: Final = "counted"
+_CONTACTS: Final = "contacts."
 
 
 class Simulated(Centralized):
@@ -70,6 +79,25 @@ class Simulated(Centralized):
     def checkpoint(self, number: int, epoch: int, step: int) -> None:
         self._accounting.checkpoint()
         super().checkpoint(number, epoch, step)
+
+    def _beside(self) -> Tables:
+        lines = msgspec.json.encode(self.ledger.lines())
+        contacts = self._accounting.contacts.items()
+        return {
+            _LEDGER: np.frombuffer(lines, dtype=np.uint8),
+            _STEPS: np.array([self._steps]),
+            **{f"{_CONTACTS}{name}": values for name, values in contacts},
+        }
+
+    def _resume_beside(self, found: Tables) -> None:
+        if not found:
+            self._accounting, self._steps = Accounting(self.topology, self._config), 0
+            return
+        lines = msgspec.json.decode(found[_LEDGER].tobytes(), type=list[Traffic])
+        names = [name for name in found if name.startswith(_CONTACTS)]
+        contacts = {name.removeprefix(_CONTACTS): found[name] for name in names}
+        self._accounting.resume(lines, contacts)
+        self._steps = int(found[_STEPS][0])
 
 
 def token_graph(split: Split, config: Config) -> TokenGraph:

@@ -48,9 +48,7 @@ def engine_for(
     planner = planner_for(split, config, observer.planning)
     if config.mode == "simulated":
         return Simulated(split, config, planner, Machine.with_threads(threads), checkpoints=saved)
-    return Federated(
-        split, config, planner, workers, observer.stage_began, witness, folder=folder
-    )
+    return Federated(split, config, planner, workers, observer.stage_began, witness, folder=folder)
 
 
 def train(

@@ -22,8 +22,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from lpgcn.crypto import Authority
-from lpgcn.crypto.certificates import AUTHORITY_DAYS
+from lpgcn.crypto.certificates import AUTHORITY_DAYS, Authority
 from lpgcn.files import write_atomically
 from lpgcn.runtime.hosts.nats.configuration import (
     FORMAT,

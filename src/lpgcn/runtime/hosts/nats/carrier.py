@@ -84,19 +84,22 @@ class Carrier:
 
         Raises `RefusedError`, and what no reconnection mends.
         """
+        text = ""
         try:
             self._connection.open()
             self._connection.subscribe(f"down.{self._name}.all", self._hear)
             self._connection.subscribe(f"down.{self._name}.{self.session}.*", self._hear)
             self._connection.every(self._beat_seconds, self._beat)
             self._say_hello()
-            return self._serve()
+            text = self._serve()
         except ClosedError:
             return ""
         finally:
-            if self._indices:
+            # Who came back only to hear that the run is over confirms that, too.
+            if self._indices or text:
                 self._post([(f"{self._up}.bye", f.encode(f.Bye(tuple(self._indices))))])
             self._connection.close()
+        return text
 
     def stop(self) -> None:
         """From any thread: `run` says goodbye after the request that it is handling."""

@@ -73,6 +73,8 @@ class Switchboard:
         self._call: Call | None = None
         self._failure: Exception | None = None
         self._finished: f.Finished | None = None
+        self._untold: set[str] = set()
+        """Names of carriers that have not confirmed that the run is over."""
         self._notices: list[Callable[[], None]] = []
         self._online: float | None = time.monotonic()
         """Since when there is a connection."""
@@ -156,17 +158,21 @@ class Switchboard:
             with self._changed:
                 self._call = None
 
-    def finish(self, text: str, *, timeout: float = 5.0) -> None:
-        """Tell everybody that the run is over, and wait until those who live have heard it."""
+    def finish(self, text: str, *, also: Iterable[str] = (), timeout: float = 20.0) -> None:
+        """Tell everybody that the run is over, and wait until they have heard it: whoever was heard
+        of within the patience, so that who is just being restarted hears it too, and some others.
+        """
         end = time.monotonic() + timeout
         with self._changed:
             self._finished = f.Finished(text)
-            while (now := time.monotonic()) < end and self._failure is None:
-                alive = [line for line in self._lines.values() if not line.silent]
-                if not alive:
-                    return
-                for line in alive:
-                    self._say(line.name, line.session, self._finished)
+            now = time.monotonic()
+            present = [
+                line for line in self._lines.values() if self.silence(line, now) <= self.patience
+            ]
+            self._untold = {line.name for line in present} | set(also)
+            while self._untold and (now := time.monotonic()) < end and self._failure is None:
+                for name in self._untold & self._lines.keys():
+                    self._say(name, self._lines[name].session, self._finished)
                 self._changed.wait(min(1.0, end - now))
 
     def close(self) -> None:
@@ -293,15 +299,17 @@ class Switchboard:
             return
         if isinstance(frame, f.Hello):
             self._greet(name, session, frame)
-        elif frame is None or (self._finished is not None and not isinstance(frame, f.Bye)):
+        elif isinstance(frame, f.Bye):
+            self._untold.discard(name)
+            self._changed.notify_all()
+            if line is not None:
+                self._part_with(line, frame.numbers)
+        elif frame is None or self._finished is not None:
             if self._finished is not None:
                 self._say(name, session, self._finished)
         elif line is None:
             # A carrier that this server does not know, as it was restarted.
-            if not isinstance(frame, f.Bye):
-                self._say(name, session, f.RollCall())
-        elif isinstance(frame, f.Bye):
-            self._part_with(line, frame.numbers)
+            self._say(name, session, f.RollCall())
         elif isinstance(frame, f.Pong):
             challenge = self._challenges.get(name)
             if challenge is not None and challenge.old == session:
