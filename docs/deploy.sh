@@ -11,6 +11,7 @@ set -euo pipefail
 how=${1:-auto}
 work=$(realpath "${2:-$(mktemp -d)}")
 port=${PORT:-4222}
+metrics=${METRICS_PORT:-9464}
 seconds=${SECONDS_TO_WAIT:-300}
 name=lp$$
 started=()
@@ -85,13 +86,13 @@ start() {
   started+=($!)
 }
 
-# Until a line is in a file; not for ever.
+# Until a line is in a file that a process writes; not for ever.
 wait_for() {
-  local file=$1 line=$2 waited=0
+  local pid=$1 file=$2 line=$3 waited=0
   until grep -q -- "$line" "$file" 2>/dev/null; do
     waited=$((waited + 1))
-    if [ "$waited" -gt $((seconds * 5)) ]; then
-      echo "no '$line' in $file after $seconds s:" >&2
+    if [ "$waited" -gt $((seconds * 5)) ] || ! kill -0 "$pid" 2>/dev/null; then
+      echo "no '$line' in $file:" >&2
       cat "$file" >&2
       return 1
     fi
@@ -140,14 +141,14 @@ install -m 600 "$work/server/bob.invitation" "$work/two/"
 rm -r "$work/server/credentials" "$work/server/bob.invitation"
 
 say "server: the broker, then the server of the federation"
-start server broker nats-server -c fed/broker.conf
+start server broker sh -c 'cd fed && exec nats-server -c broker.conf'
 broker_pid=${started[-1]}
-wait_for "$work/server/broker.log" "Server is ready"
+wait_for "$broker_pid" "$work/server/broker.log" "Server is ready"
 start server serve lpgcn serve --federation fed --broker "tls://$broker:$port" --catalogue items.txt \
   --clients 6 --state run --epochs 3 --dim 8 --layers 2 --batch-size 16 --checkpoint-every 2 \
-  --metrics-port 9464 --log-json --json
+  --metrics-port "$metrics" --log-json --json
 serve_pid=${started[-1]}
-wait_for "$work/server/serve.log" '"event":"gathering"'
+wait_for "$serve_pid" "$work/server/serve.log" '"event":"gathering"'
 
 say "machine one: a host with four clients, and a client of its own"
 start one family lpgcn host family --train family.csv --credentials family.credentials --state family --log-json
@@ -178,7 +179,7 @@ at two lpgcn recommend bob -k 3
 say "server: alice's credentials have leaked; the broker reads its configuration again"
 at server lpgcn federation revoke fed alice
 kill -HUP "$broker_pid"
-wait_for "$work/server/broker.log" "Reloaded server configuration"
+wait_for "$broker_pid" "$work/server/broker.log" "Reloaded server configuration"
 if at one lpgcn join --credentials alice.credentials --data alice.csv --state again; then
   echo "a client that was thrown out came in" >&2
   exit 1

@@ -21,7 +21,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if mode == 0o600 else 0o777)
         _write(temporary, content, mode)
-        temporary.replace(path)
+        _rename(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
         raise StorageError(
@@ -37,6 +37,14 @@ def _write(path: Path, content: bytes, mode: int) -> None:
             os.fsync(file.fileno())
     except BaseException:
         path.unlink(missing_ok=True)
+        raise
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
         raise
 
 

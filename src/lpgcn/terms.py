@@ -37,12 +37,9 @@ class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             )
 
 
-def term_at(terms: Sequence[Term], epoch: int, step: int) -> Term:
-    """The last term that has begun: of those that begin at the same step, the last one counts."""
-    begun = [term for term in terms if (term.epoch, term.step) <= (epoch, step)]
-    if not begun:
-        raise TermError(f"no term has begun at epoch {epoch}, step {step}: the log is incomplete")
-    return begun[-1]
+def begun(terms: Sequence[Term], epoch: int, step: int) -> int:
+    """How many terms have begun before this step; several may begin at the same one."""
+    return sum((term.epoch, term.step) <= (epoch, step) for term in terms)
 
 
 def write_terms(path: Path, terms: Sequence[Term]) -> None:

@@ -25,7 +25,7 @@ from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs import training
-from lpgcn.runtime.runs.run_folder import Progress, Run, RunFolder
+from lpgcn.runtime.runs.run_folder import Progress, Run, RunFolder, RunFolderError
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.runs.training import Observer, train
 from lpgcn.terms import Term, write_terms
@@ -391,6 +391,24 @@ def test_a_beginning_that_was_interrupted_is_tried_again(
     train(source, CONFIG.changed(mode="federated"), out=tmp_path / "run")
     assert [engine.recovered for engine in engines] == [2]
     assert result(tmp_path / "run") == expected(source, "lightgcn+")
+
+
+@pytest.mark.parametrize("way", WAYS[2:], ids=str)
+def test_a_first_beginning_that_failed_is_no_run_but_its_stretch_is_not_forgotten(
+    source: Source, tmp_path: Path, way: Way
+) -> None:
+    """Over a network its messages have gone to devices which would refuse them again."""
+    config, out = CONFIG.changed(mode=way.mode), tmp_path / "run"
+    for number in (0, 1):
+        with pytest.raises(Interruption):
+            train(source, config, out=out, workers=way.workers, observer=Unable())
+        assert [path.name for path in out.iterdir()] == ["state"]
+        assert (out / "state" / "server" / "stretch").read_text() == f"{number}\n"
+    with pytest.raises(RunFolderError, match="has no run"):
+        train(source, config, out=out, resume=True)
+    train(source, config, out=out, workers=way.workers)
+    assert result(out) == expected(source, "lightgcn+")
+    assert (out / "state" / "server" / "stretch").read_text() == "2\n"
 
 
 def test_a_log_that_is_followed_is_kept_with_the_run(source: Source, tmp_path: Path) -> None:

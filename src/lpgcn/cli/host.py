@@ -102,6 +102,8 @@ def host(
             raise Stopped("the same command goes on") from None
         if not text:
             raise Stopped("the same command goes on")
+        if log is not None:
+            log("ended", carrier=name, clients=len(vehicle.clients), text=text)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

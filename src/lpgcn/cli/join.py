@@ -94,6 +94,10 @@ def join(
             raise Stopped("the same command goes on") from None
         if not text:
             raise Stopped("the same command goes on")
+        if log is not None:
+            log("ended", carrier=carried, text=text)
+        elif not as_json:
+            say(text)
     _show(vehicle, text, str(split.user_ids[0]), k, state, as_json)
 
 
@@ -115,7 +119,6 @@ def _show(vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: 
         fingerprints = sorted(vehicle.fingerprints())
         print_json({"user": user, "items": found, "fingerprints": fingerprints, "text": text})
         return
-    say(text)
     rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
     show(table(rows, "rank", "item", "score", title=f"For {user}, ranked on this device"))
     show(f"Again, offline: lpgcn recommend {state}")

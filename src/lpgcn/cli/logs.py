@@ -114,4 +114,7 @@ class _Handler(logging.Handler):
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
+        # What libraries warn of is dealt with here, and told in our words.
+        if not record.name.startswith("lpgcn") and record.levelno < logging.ERROR:
+            return
         self._tell(record.levelname.lower(), record.name, record.getMessage())

@@ -77,8 +77,11 @@ class ProgressDisplay(Observer):
         )
 
     def run_began(self, run: Run, steps_per_epoch: int, so_far: Progress) -> None:
-        verb = f"continuing after epoch {so_far.epoch}" if so_far.epoch else "training"
+        within = f", step {so_far.step}" if so_far.step else ""
+        verb = f"continuing after epoch {so_far.epoch}{within}" if so_far.steps else "training"
         say(f"fingerprint {run.fingerprint[:12]}, {verb} in {self._out}")
+        if self.began:
+            self._bar.remove_task(self._task)
         self.began = True
         self._epochs = run.config.epochs
         self._validated = self._best = so_far.best

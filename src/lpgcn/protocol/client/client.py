@@ -16,12 +16,16 @@ from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.protocol.client.newcomer import Life, Newcomer
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Device, Profile
-from lpgcn.protocol.errors import UnexpectedMessageError, WrongRunError
+from lpgcn.protocol.errors import (
+    MalformedMessageError,
+    UnexpectedMessageError,
+    WrongRunError,
+)
 from lpgcn.protocol.phases import REQUESTS, Phase, PhaseOrder, restarted
 from lpgcn.protocol.transcript import Opened, Witness, observe
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.messages import STRETCHES, Header
 from lpgcn.protocol.wire.sizes import Sizes
 
 
@@ -97,6 +101,8 @@ class Client:
         """A stretch begins. From now on nothing of an earlier one can be sealed again, even if this
         process ends."""
         number = reading.one_number(message.number, "number")
+        if header.stretch >= STRETCHES:
+            raise MalformedMessageError(f"stretch {header.stretch}; there are {STRETCHES} at most")
         life: Life = Newcomer(self._device)
         if number:
             life = Party.resumed(self._device, number)

@@ -141,10 +141,7 @@ def node_rows(tables: Mapping[str, Adam], sizes: Sizes, count: int) -> Nodes:
 def node_tables(rows: Nodes) -> dict[str, Adam]:
     """And back."""
     names = rows.dtype.names or ()
-    return {
-        name: Adam.restored({key: rows[name][key] for key in STATE}, Plain())
-        for name in names
-    }
+    return {name: Adam.restored({key: rows[name][key] for key in STATE}, Plain()) for name in names}
 
 
 def read_rows(content: bytes, tables: list[str], sizes: Sizes, count: int) -> Nodes:

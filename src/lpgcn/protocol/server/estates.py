@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpgcn.errors import LpgcnError
+from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.script import Script, inner_offsets
 from lpgcn.protocol.server.topology import Topology
@@ -43,6 +44,8 @@ def draw_heirs(topology: Topology) -> Ragged:
 class Former:
     """A term that is over, as its last checkpoint has it."""
 
+    term: int
+    run: bytes
     members: Int64
     topology: Topology
     heirs: Ragged
@@ -50,6 +53,28 @@ class Former:
     """Of the checkpoint."""
     estates: list[bytes]
     keys: list[bytes]
+    ledger: Ledger
+
+    def openers(self, members: Int64) -> tuple[Int64, Int64]:
+        """For every former owner the rank of a present member who can open its copy, and the number
+        of the key that is sealed to it: the owner itself, if it is still there."""
+        rank = {number: rank for rank, number in enumerate(members.tolist())}
+        heir, key = np.full(len(self.members), -1), np.full(len(self.members), -1)
+        owners = np.flatnonzero(self.topology.is_owner).tolist()
+        for owner in owners:
+            for number, one in enumerate(self.members[self.heirs[owner]].tolist()):
+                if one in rank:
+                    heir[owner], key[owner] = rank[one], self.heirs.offsets[owner] + number
+                    break
+        if lost := [owner for owner in owners if heir[owner] < 0]:
+            items = int(self.topology.owned.lengths[lost].sum())
+            names = ", ".join(str(self.members[owner]) for owner in lost[:5])
+            raise LostItemsError(
+                f"the state of {items} items is lost: their owners (clients {names}"
+                f"{', …' if len(lost) > 5 else ''}) and all heirs of these are gone; bring one of "
+                "them back, or begin a new run"
+            )
+        return heir, key
 
 
 class Inheritance:
@@ -59,7 +84,7 @@ class Inheritance:
         self._former, self._topology, self._script = former, topology, script
         old, new = former.topology.owner, topology.owner
         moved = np.flatnonzero(former.members[old] != members[new])
-        heir, key = self._heirs(np.unique(old[moved]), members)
+        heir, key = former.openers(members)
         estate, receiver = old[moved], new[moved]
         order = np.lexsort((moved, receiver, estate, heir[estate]))
         self._places, estate, receiver = moved[order], estate[order], receiver[order]
@@ -73,27 +98,6 @@ class Inheritance:
     @property
     def needed(self) -> bool:
         return len(self._places) > 0
-
-    def _heirs(self, owners: Int64, members: Int64) -> tuple[Int64, Int64]:
-        """For former owners the present rank of one who can open their copy, and the number of the
-        key that is sealed to it."""
-        former = self._former
-        rank = {number: rank for rank, number in enumerate(members.tolist())}
-        heir, key = np.full(len(former.members), -1), np.full(len(former.members), -1)
-        for owner in owners.tolist():
-            for number, one in enumerate(former.members[former.heirs[owner]].tolist()):
-                if one in rank:
-                    heir[owner], key[owner] = rank[one], former.heirs.offsets[owner] + number
-                    break
-        if lost := [owner for owner in owners.tolist() if heir[owner] < 0]:
-            items = int(former.topology.owned.lengths[lost].sum())
-            names = ", ".join(str(former.members[owner]) for owner in lost[:5])
-            raise LostItemsError(
-                f"the state of {items} items is lost: their owners (clients {names}"
-                f"{', …' if len(lost) > 5 else ''}) and all heirs of these are gone; bring one of "
-                "them back, or begin a new run"
-            )
-        return heir, key
 
     def stores(self) -> Stores:
         return {"former estates": self._former.estates, "former keys": self._former.keys}

@@ -71,7 +71,7 @@ class Server:
         """The number of interactions is asked for if it is not known."""
         self._config, self._caller, self._script, self.term = config, caller, script, term
         self._heirs = draw_heirs(term.topology)
-        self._checkpoint = 0
+        self._checkpoint = self._steps_before = 0
         self.steps = 0
         """Of the whole run."""
         self._samples = 0
@@ -97,11 +97,10 @@ class Server:
 
     def changed(self, members: Int64, planner: Planner, line: Line, stretch: int) -> Server:
         """The next term, from the last checkpoint on: others have left or joined."""
-        former = (self.term, self._former(), self._caller)
         n_items = self.topology.n_items
-        made = begin_term(self._config, members, n_items, planner, line, stretch, former)
+        made = begin_term(self._config, members, n_items, planner, line, stretch, self._former())
         server = Server(self._config, *made)
-        server.steps = self.steps
+        server.steps = self._steps_before
         return server
 
     def _former(self) -> Former:
@@ -109,8 +108,8 @@ class Server:
         if not self._checkpoint:
             raise UnexpectedMessageError("members can change from a checkpoint on; there is none")
         return Former(
-            self.term.members, self.topology, self._heirs, self._checkpoint,
-            stores["estates"], stores["estate keys"],
+            self.term.number, self._caller.run, self.term.members, self.topology, self._heirs,
+            self._checkpoint, stores["estates"], stores["estate keys"], self.ledger,
         )  # fmt: skip
 
     @property
@@ -183,7 +182,7 @@ class Server:
         """Everybody has written one when this returns; the server's own is what it returns."""
         self._caller.stores["number"] = pack_numbers([number])
         self._carry_out([self._script.checkpoint(self._heirs)])
-        self._checkpoint = number
+        self._checkpoint, self._steps_before = number, self.steps
         return self._snapshot()
 
     def _snapshot(self) -> bytes:
@@ -234,7 +233,8 @@ class Server:
         estates = {"estates": saved.estates, "estate keys": saved.estate_keys}
         caller.stores |= term.directory | estates
         server = cls(config, caller, term, script, saved.interactions)
-        server._checkpoint, server.steps = saved.number, saved.steps
+        server._checkpoint = saved.number
+        server.steps = server._steps_before = saved.steps
         server._samples = saved.samples
         return server
 

@@ -17,7 +17,7 @@ from lpgcn.crypto import Directory
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.server.caller import Caller, Line
-from lpgcn.protocol.server.estates import Former, Inheritance, LostItemsError
+from lpgcn.protocol.server.estates import Former, Inheritance
 from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Stores
@@ -54,24 +54,21 @@ def begin_term(
     planner: Planner,
     line: Line,
     stretch: int,
-    former: tuple[Term, Former, Caller] | None = None,
+    former: Former | None = None,
 ) -> tuple[Caller, Term, Script]:
     """keys → tokens → plan → verification (Algorithms 2, 3 and 8), in a stretch of its own."""
+    if former is not None:
+        former.openers(members)
     before = _resumed(config, members, n_items, line, stretch, former)
     caller = Caller(config, members, n_items, line)
     caller.continue_pass(before)
     caller.ledger = before.ledger
-    number = 0 if former is None else former[0].number + 1
+    number = 0 if former is None else former.term + 1
     caller.stores |= {"term": pack_numbers([number]), "members": pack_numbers([len(members)])}
     # Only who was in the term before knows the clients' seed.
     eligible = np.arange(len(members))
     if former is not None:
-        eligible = eligible[np.isin(members, former[0].members)]
-        if not len(eligible):
-            raise LostItemsError(
-                f"the state of {n_items} items is lost: nobody of the {len(former[0].members)} "
-                "members of the last term is there; bring one of them back, or begin a new run"
-            )
+        eligible = eligible[np.isin(members, former.members)]
     u_c = int(eligible[key_client(config.seed, len(eligible), number)])
     for one in opening(len(members), n_items, u_c, None):
         caller.carry_out(one)
@@ -88,22 +85,21 @@ def begin_term(
     for one in script.verification(mask_peers(len(members), circle)):
         caller.carry_out(one)
     if former is not None:
-        _inherit(caller, Inheritance(former[1], members, topology, script), former[1].number)
+        _inherit(caller, Inheritance(former, members, topology, script), former.number)
     return caller, term, script
 
 
 def _resumed(
     config: Config, members: Int64, n_items: int, line: Line, stretch: int,
-    former: tuple[Term, Former, Caller] | None,
+    former: Former | None,
 ) -> Caller:  # fmt: skip
     """Who was there goes back to the last checkpoint, who joins begins."""
-    run = None if former is None else former[2].run
-    caller = Caller(config, members, n_items, line, run)
+    caller = Caller(config, members, n_items, line, None if former is None else former.run)
     caller.begin_stretch(stretch)
     numbers = np.zeros(len(members), dtype=np.int64)
     if former is not None:
-        numbers = np.where(np.isin(members, former[0].members), former[1].number, 0)
-        caller.take_ledger(np.zeros(len(members), dtype=np.bool_), former[2].ledger)
+        numbers = np.where(np.isin(members, former.members), former.number, 0)
+        caller.take_ledger(np.zeros(len(members), dtype=np.bool_), former.ledger)
     caller.carry_out(resuming(numbers))
     return caller
 

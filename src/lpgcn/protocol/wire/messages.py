@@ -34,6 +34,8 @@ HEADER_BYTES: Final = _HEADER.size
 STRETCH_PASSES: Final = 1 << 24
 """A *stretch* is what runs without going back: from one RESUME to the next. Its number is the high
 part of its passes' numbers, so that what is run again runs under numbers never used before."""
+STRETCHES: Final = 1 << 16
+"""Nonces have 40 bits for the number of a pass."""
 
 
 class Header(msgspec.Struct, frozen=True, order=True):

@@ -41,7 +41,7 @@ from lpgcn.runtime.engines.engine import (
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.traffic import TrafficSummary
-from lpgcn.terms import Term, TermError, term_at
+from lpgcn.terms import Term, TermError, begun
 
 __all__ = ["Centralized", "Sampler"]
 
@@ -71,19 +71,19 @@ class Centralized:
         self._kernels, self._ranker = machine.kernels, machine.ranker
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
         self._backbone = BACKBONES[config.model]
-        self._enter(term_at(terms, 0, 0) if terms else None)
+        self._enter(0)
         self._item_ids = np.concatenate((np.arange(split.n_items), self.sampler.catalogue))
         self._adam = self._initial()
         self._vectors: Vectors | None = None
         self._next = (0, 0)
         self._loss_total = self._samples = 0
 
-    def _enter(self, term: Term | None) -> None:
-        """The graph and the samples of a term's members; None is everybody."""
+    def _enter(self, term: int) -> None:
+        """The graph and the samples of a term's members; without a log, of everybody."""
         self._term, train, config = term, self._split.train, self._config
         self._members = None
-        if term and len(term.members) < train.n_users:
-            self._members = np.array(term.members)
+        if self._terms and len(self._terms[term].members) < train.n_users:
+            self._members = np.array(self._terms[term].members)
         self.sampler = Sampler(train, config, self._members)
         edges = _only(train, self._members)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
@@ -92,12 +92,12 @@ class Centralized:
         self._items = Nodes("the items", edges.item_degrees, users_of_items, config, kernels)
 
     def approach(self, epoch: int, step: int) -> None:
-        """Enter the term of a step, if it is another than the present one. Who joins begins anew,
-        and so does the sum of losses: who left has taken its part along."""
-        before = self._term
-        if before and (term := term_at(self._terms, epoch, step)) is not before:
+        """Enter the terms that have begun by then, one after the other. Who joins begins anew, and
+        so does the sum of losses: who left has taken its part along."""
+        for term in range(self._term + 1, begun(self._terms, epoch, step)):
             self._enter(term)
-            self._begin_anew(np.setdiff1d(term.members, before.members))
+            joined = np.setdiff1d(self._terms[term].members, self._terms[term - 1].members)
+            self._begin_anew(joined)
             self._loss_total = self._samples = 0
 
     def _begin_anew(self, users: Int64) -> None:
@@ -260,11 +260,10 @@ class Centralized:
         total = self._loss_total
         # A sum of losses has no largest, so its bytes are written: least first, with a sign.
         loss = total.to_bytes(total.bit_length() // 8 + 1, "little", signed=True)
-        term = list(self._terms).index(self._term) if self._term else 0
         arrays = {
             **self.state(),
             _LOSS: np.frombuffer(loss, dtype=np.uint8),
-            _WHERE: np.array([self._samples, term, epoch, step], dtype=np.int64),
+            _WHERE: np.array([self._samples, self._term, epoch, step], dtype=np.int64),
             **self._beside(),
         }
         self._checkpoints.write(number, packed(arrays))
@@ -273,7 +272,7 @@ class Centralized:
         self._vectors = None
         if number == 0:
             self._adam, self._loss_total, self._samples = self._initial(), 0, 0
-            self._enter(term_at(self._terms, 0, 0) if self._terms else None)
+            self._enter(0)
             self._resume_beside({})
             return False
         found = load(self._checkpoints.read(number))
@@ -283,8 +282,7 @@ class Centralized:
         self._samples, term, epoch, step = found[_WHERE].tolist()
         self._next = epoch, step
         self._resume_beside(found)
-        if self._terms and self._terms[term] is not self._term:
-            self._enter(self._terms[term])
+        self._enter(term)
         return self.renew()
 
     def _beside(self) -> Tables:

@@ -108,7 +108,8 @@ class RunFolder:
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder with another run, unless `overwrite`."""
         present = [path for path in (*self._files, *self._folders) if path.exists()]
-        if present and not overwrite:
+        # Parties that did not get as far as a first step have left no more than that they tried.
+        if present not in ([], [self.state]) and not overwrite:
             raise RunFolderError(
                 f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
                 "continue it with --resume, replace it with --overwrite, or choose another --out"
@@ -118,18 +119,22 @@ class RunFolder:
     def beginning(self, run: Run, *, overwrite: bool, terms: Sequence[Term] = ()) -> Iterator[None]:
         """Start a run here, which may follow a log of terms. A folder with another run is left
         alone unless `overwrite`; and should the new one not get as far as its first step, the other
-        is still there.
+        is still there. If there was none, the parties' folders stay: they have the number of the
+        stretch, and parties elsewhere remember it.
 
         `config.toml` is written last and deleted first: a folder that has one has a run.
         """
         self.check_free(overwrite=overwrite)
         self._bring_back()
-        _move((self._progress_folder, self.state), self._aside)
+        replaces = self._config.exists() or self._progress_folder.exists()
+        if replaces:
+            _move((self._progress_folder, self.state), self._aside)
         try:
             yield
         except BaseException:
-            shutil.rmtree(self.state, ignore_errors=True)
-            self._bring_back()
+            if replaces:
+                shutil.rmtree(self.state, ignore_errors=True)
+                self._bring_back()
             raise
         for path in self._files:
             path.unlink(missing_ok=True)

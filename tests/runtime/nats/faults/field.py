@@ -70,6 +70,7 @@ class Party:
 
     def start(self) -> None:
         """In the test's main thread: the process ends with the thread that started it."""
+        assert self.process is None or self.process.poll() is not None, f"{self.name} is running"
         wrapped = [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *self.arguments]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -88,6 +89,12 @@ class Party:
         if self.process is not None:
             self.send(signal.SIGKILL)
             self.process.wait()
+
+    def stop(self) -> None:
+        """With time to say goodbye."""
+        assert self.process is not None
+        self.send(signal.SIGTERM)
+        self.process.wait(SECONDS)
 
     def restart(self) -> None:
         self.kill()
@@ -343,6 +350,18 @@ class Field:
     def start(self, *names: str) -> None:
         for name in names or self.parties:
             self.parties[name].start()
+
+    def start_in_time(self, name: str) -> None:
+        """However long that takes, the run does not go on before this party has said hello."""
+        server, party = self.parties["server"], self.parties[name]
+
+        def says_hello(heard: Heard) -> bool:
+            return heard.carrier == name and heard.subject.endswith(".hello")
+
+        server.send(signal.SIGSTOP)
+        trap = self.spy.set_trap(says_hello, lambda: server.send(signal.SIGCONT))
+        party.start()
+        self.wait_for(trap, f"{name} says hello")
 
     # What a test waits for: everything has an end, and a failure shows what everybody said.
 

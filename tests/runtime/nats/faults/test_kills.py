@@ -94,7 +94,7 @@ def test_killed_in_a_change_of_term(
     field = field_of(first=15, settings={"epochs": 6})
     field.start("server", "host-0", "host-1", "join-14")
     field.when(P.CHECKPOINT)
-    field.start("join-15")
+    field.start_in_time("join-15")
     strike_all(field, points(harness, CHANGE, random.Random(seed)))
     field.finish()
     check(field)

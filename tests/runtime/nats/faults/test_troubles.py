@@ -213,16 +213,16 @@ def test_there_is_no_room_for_the_model_at_first(field_of: Make, check: Check) -
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 def test_one_joins_and_one_leaves_and_comes_back(field_of: Make, check: Check, model: str) -> None:
     field = field_of(
-        first=15, serving={"on-missing": "leave"}, settings={"model": model, "epochs": 10}
+        first=15, serving={"on-missing": "leave"}, settings={"model": model, "epochs": 6}
     )
     leaver = field.parties["join-14"]
     field.start("server", "host-0", "host-1", "join-14")
     field.when(Phase.CHECKPOINT)
-    field.start("join-15")
+    field.start_in_time("join-15")
     field.wait_for_terms(2)
-    leaver.send(signal.SIGTERM)
+    leaver.stop()
     field.wait_for_terms(3)
-    leaver.start()
+    field.start_in_time("join-14")
     field.wait_for_terms(4)
     field.finish()
     check(field)

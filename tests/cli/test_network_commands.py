@@ -1,0 +1,425 @@
+"""`serve`, `join`, `host` and `federation up`, through the command line and as processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from lpgcn.cli import main
+from lpgcn.cli.logs import telling
+from lpgcn.runtime.hosts.nats.authority import FederationFolder
+from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.credentials import Credentials
+
+SECONDS = 300
+SMALL = ["--dim", "4", "--layers", "2", "--epochs", "2", "--eval-every", "1"]
+ITEMS = [f"planted-{number:02}" for number in range(30)]
+"""Ids that are looked for in logs."""
+
+
+def lpgcn(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in arguments])
+
+
+def csv(users: dict[str, list[str]]) -> str:
+    rows = [f"{user},{item}\n" for user, items in users.items() for item in items]
+    return "user_id,item_id\n" + "".join(rows)
+
+
+def items_of(number: int) -> list[str]:
+    return sorted({ITEMS[(number * 7 + k * k) % 30] for k in range(10)})
+
+
+class Command:
+    """A command that runs; its output is in files, so that it never waits for a reader."""
+
+    def __init__(self, stack: ExitStack, place: Path, *arguments: object) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        self.out, self.log = place / "out.txt", place / "log.txt"
+        with self.out.open("wb") as out, self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "lpgcn", *map(str, arguments)],
+                stdout=out, stderr=log, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        stack.callback(self._end)
+
+    def _end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def finish(self, code: int = 0) -> str:
+        assert self.process.wait(SECONDS) == code, self.log.read_text()
+        return self.out.read_text()
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+class Field:
+    """A federation in a folder, with the broker that it is at."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / "fed"
+        self.made = FederationFolder.create(self.path, name="films", port=free_port())
+        self.catalogue = folder / "items.txt"
+        self.catalogue.write_text("".join(f"{item}\n" for item in ITEMS))
+
+    def enrolled(self, name: str) -> Path:
+        path = self.folder / f"{name}.credentials"
+        self.made.enrol(name).save(path)
+        return path
+
+    def serving(self, state: Path, clients: int, *more: object) -> list[object]:
+        return [
+            "serve", "--federation", self.path, "--catalogue", self.catalogue, "--clients", clients,
+            "--state", state, *SMALL, *more,
+        ]  # fmt: skip
+
+    def seeds(self) -> list[str]:
+        """Everything in the federation's folder and its credentials that must not be told."""
+        found = [path.read_text().strip() for path in (self.path / "keys").glob("*.seed")]
+        for path in [*self.folder.rglob("*.credentials"), *self.folder.rglob("*.invitation")]:
+            content = json.loads(path.read_bytes())
+            found += [content["seed"], content["token"]]
+        return found
+
+
+class Finished:
+    """A federation of six: two by a host, two enrolled, two invited; it is over."""
+
+    def __init__(self, folder: Path) -> None:
+        field = self.field = Field(folder)
+        family = folder / "family.csv"
+        family.write_text(csv({"mother": items_of(1), "father": items_of(2)}))
+        invitation = folder / "two.invitation"
+        field.made.invite(uses=2).save(invitation)
+        with ExitStack() as stack:
+            self.serve = Command(
+                stack, folder / "server", *field.serving(folder / "run", 6, "--log-json", "--json")
+            )
+            self.host = Command(
+                stack, folder / "host", "host", "family", "--train", family, "--credentials",
+                field.enrolled("family"), "--state", folder / "family", "--log-json", "--json",
+            )  # fmt: skip
+            self.joins = {}
+            for number, name in enumerate(["alice", "bob", "carol", "dave"], 3):
+                mine = folder / f"{name}.csv"
+                mine.write_text(csv({name: items_of(number)}))
+                by = ["--credentials", field.enrolled(name)] if number < 5 else [
+                    "--credentials", invitation, "--name", name
+                ]  # fmt: skip
+                if number == 5:
+                    # An invitation is for a server that runs.
+                    self.wait_for_broker()
+                self.joins[name] = Command(
+                    stack, folder / f"of-{name}", "join", *by, "--data", mine, "--state",
+                    folder / name, *(["--log-json"] if number % 2 else []), "--json",
+                )  # fmt: skip
+            self.summary = json.loads(self.serve.finish())
+            self.hosted = json.loads(self.host.finish())
+            self.found = {name: json.loads(one.finish()) for name, one in self.joins.items()}
+
+    def wait_for_broker(self) -> None:
+        while '"event":"gathering"' not in self.serve.log.read_text():
+            assert self.serve.process.poll() is None, self.serve.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return Finished(tmp_path_factory.mktemp("films"))
+
+
+def test_every_command_prints_one_object(finished: Finished) -> None:
+    summary = finished.summary
+    assert summary["test_users"] == 6 and summary["mode"] == "federated"
+    assert summary["state"] == str(finished.field.folder / "run")
+    assert summary == json.loads((finished.field.folder / "run" / "summary.json").read_bytes()) | {
+        "state": summary["state"]
+    }
+    assert finished.hosted["clients"] == 2
+    fingerprints = set()
+    for name, found in finished.found.items():
+        assert found["user"] == name
+        assert len(found["items"]) == 10
+        assert {one["item"] for one in found["items"]} <= set(ITEMS)
+        assert "Recall@20" in found["text"]
+        fingerprints |= set(found["fingerprints"])
+    assert len(fingerprints) == 1
+    assert re.fullmatch(r"([a-z]{5}-){7}[a-z]{5}", fingerprints.pop())
+
+
+def test_a_model_recommends_offline_what_was_shown(finished: Finished) -> None:
+    for name, found in finished.found.items():
+        done = lpgcn("recommend", finished.field.folder / name, "-k", 10, "--json")
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["items"] == found["items"]
+
+
+def test_the_same_command_shows_the_summary_of_a_run_that_is_over(finished: Finished) -> None:
+    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json"))
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == finished.summary
+
+
+def test_logs_are_lines_of_json_with_what_happened(finished: Finished) -> None:
+    logs = [finished.serve, finished.host, finished.joins["alice"], finished.joins["carol"]]
+    for log in logs:
+        for event in log.events():
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+\.\d{3}\+00:00", event["time"])
+            assert event["level"] in ("info", "warning", "error") and event["event"]
+    events = finished.serve.events()
+    by_kind = {event["event"]: event for event in events}
+    assert by_kind["checkpoint"]["members"] == 6 and by_kind["checkpoint"]["term"] == 0
+    assert by_kind["epoch_done"]["epoch"] == 2 and "recall20" in by_kind["epoch_done"]
+    assert by_kind["run_ended"]["step"] == finished.summary["steps"]
+    carriers = {
+        event["carrier"]: event["clients"] for event in events if event["event"] == "joined"
+    }
+    assert carriers == {"family": 2, "alice": 1, "bob": 1, "carol": 1, "dave": 1}
+    (term,) = [one for one in finished.joins["alice"].events() if one["event"] == "term_began"]
+    assert [term["fingerprint"]] == finished.found["alice"]["fingerprints"]
+    assert finished.host.events()[-1]["event"] == "ended"
+
+
+def test_people_are_told_who_they_are_and_what_to_compare(finished: Finished) -> None:
+    told = finished.joins["bob"].log.read_text()
+    assert re.search(r"connected: this is member \d of the federation", told)
+    (words,) = finished.found["bob"]["fingerprints"]
+    assert f"a term with 6 members; fingerprint of their keys: {words}" in told
+    assert "compare them with another one" in told
+
+
+def test_no_log_has_an_item_or_a_secret(finished: Finished) -> None:
+    """What was planted is looked for in everything that was said, and in the server's folder."""
+    seeds = finished.field.seeds()
+    assert len(seeds) > 8
+    commands = [finished.serve, finished.host, *finished.joins.values()]
+    folder = finished.field.folder / "run"
+    said = {one.log: one.log.read_text() for one in commands}
+    said |= {path: path.read_text() for path in folder.glob("*.log")}
+    for path, text in said.items():
+        assert text
+        assert "planted-" not in text, path
+        assert not [seed for seed in seeds if seed in text], path
+    for path in folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert b"planted-" not in content, path
+            assert not [seed for seed in seeds if seed.encode() in content], path
+
+
+# What goes wrong is said in words.
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Field:
+    return Field(tmp_path)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.csv"
+    path.write_text(csv({"me": items_of(4)}))
+    return path
+
+
+@pytest.fixture
+def served(field: Field) -> Iterator[Command]:
+    """A server that waits for one client."""
+    with ExitStack() as stack:
+        command = Command(
+            stack, field.folder / "server", *field.serving(field.folder / "run", 1, "--log-json")
+        )
+        while '"event":"gathering"' not in command.log.read_text():
+            assert command.process.poll() is None, command.log.read_text()
+        yield command
+
+
+def join(credentials: Path, data: Path, *more: object) -> Result:
+    return lpgcn("join", "--credentials", credentials, "--data", data, *more)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_an_item_that_is_not_in_the_catalogue(
+    field: Field, served: Command, tmp_path: Path, log: bool
+) -> None:
+    """Its owner reads which one it is; a log does not."""
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text(csv({"me": [*items_of(4), "my-private-tape"]}))
+    options = ["--state", tmp_path / "me", "--ratio", "1", "0", "0", *(["--log-json"] * log)]
+    done = join(field.enrolled("me"), wrong, *options)
+    assert done.exit_code == 2
+    assert ("my-private-tape" in done.stderr) is not log
+    assert ("catalogue" in done.stderr) is not log
+    if log:
+        event = json.loads(done.stderr.splitlines()[-1])
+        assert event["event"] == "failed" and "data of a user" in event["message"]
+    assert "my-private-tape" not in served.log.read_text()
+
+
+def test_join_is_for_one_user(field: Field, tmp_path: Path) -> None:
+    two = tmp_path / "two.csv"
+    two.write_text(csv({"me": items_of(1), "you": items_of(2)}))
+    done = join(field.enrolled("me"), two, "--state", tmp_path / "me")
+    assert done.exit_code == 2
+    assert "2 users" in done.stderr and "lpgcn host" in done.stderr
+
+
+def test_credentials_that_do_not_work(field: Field, mine: Path, tmp_path: Path) -> None:
+    state = ["--state", tmp_path / "me"]
+    done = join(tmp_path / "nobody.credentials", mine, *state)
+    assert done.exit_code == 2 and "does not exist" in done.stderr
+    good = field.enrolled("me")
+    good.chmod(0o644)
+    assert f"chmod 600 {good}" in join(good, mine, *state).stderr
+    good.chmod(0o600)
+    broken = tmp_path / "broken.credentials"
+    broken.write_bytes(good.read_bytes()[:-40])
+    broken.chmod(0o600)
+    assert "not a whole credentials file" in join(broken, mine, *state).stderr
+
+
+def test_credentials_that_have_expired(
+    field: Field, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = field.enrolled("me")
+    monkeypatch.setattr(Credentials, "expired", lambda self: True)
+    done = join(good, mine, "--state", tmp_path / "me")
+    assert done.exit_code == 2
+    assert "expired on" in done.stderr and "new one" in done.stderr
+
+
+def test_credentials_of_another_federation(field: Field, mine: Path, tmp_path: Path) -> None:
+    """The broker's certificate is of an authority that they do not know."""
+    other = FederationFolder.create(tmp_path / "other", port=field.made.about.place.port)
+    stranger = tmp_path / "stranger.credentials"
+    other.enrol("me").save(stranger)
+    with Broker(field.made.config, log=tmp_path / "broker.log"):
+        done = join(stranger, mine, "--state", tmp_path / "me")
+        assert done.exit_code == 2
+        assert "cannot be trusted" in done.stderr
+        field.made.enrol("me")
+        spoilt = msgspec.structs.replace(
+            other.enrol("you"), authority=(field.path / "tls" / "ca.pem").read_text()
+        )
+        path = tmp_path / "spoilt.credentials"
+        spoilt.save(path)
+        done = join(path, mine, "--state", tmp_path / "me")
+        assert done.exit_code == 2
+        assert "refused the credentials" in done.stderr and "new ones" in done.stderr
+
+
+def test_a_broker_out_of_reach_is_waited_for_and_said_once(
+    field: Field, mine: Path, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        command = Command(
+            stack, tmp_path / "me", "join", "--credentials", field.enrolled("me"), "--data", mine,
+            "--state", tmp_path / "me",
+        )  # fmt: skip
+        while "cannot be reached" not in command.log.read_text():
+            assert command.process.poll() is None, command.log.read_text()
+        command.process.terminate()
+        command.finish(130)
+        told = command.log.read_text()
+        assert told.count("cannot be reached") == 1
+        assert "stopped: the same command goes on" in told
+
+
+def test_a_state_of_another_run_is_refused_by_the_server(
+    finished: Finished, tmp_path: Path
+) -> None:
+    field, state = finished.field, finished.field.folder / "run"
+    done = lpgcn(*field.serving(state, 6, "--lr", "0.5"))
+    assert done.exit_code == 2
+    assert "another configuration or catalogue" in done.stderr and "--state" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\nb\na\n", "names an item twice"),
+        ("a\t1\nb\n", "one id on each line"),
+        ("a\t1\nb\tmany\n", "no number"),
+        ("", "0 items"),
+        (None, "cannot read the catalogue"),
+    ],
+)
+def test_a_catalogue_that_cannot_be_used(field: Field, content: str | None, message: str) -> None:
+    field.catalogue.unlink()
+    if content is not None:
+        field.catalogue.write_text(content)
+    done = lpgcn(*field.serving(field.folder / "run", 1, "--json"))
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert message in json.loads(done.stdout)["error"]["message"]
+    logged = lpgcn(*field.serving(field.folder / "run", 1, "--json", "--log-json"))
+    assert logged.exit_code == 2
+    assert message in json.loads(logged.stdout)["error"]["message"]
+    (event,) = map(json.loads, logged.stderr.splitlines())
+    assert event["event"] == "failed" and message in event["message"]
+
+
+def test_an_invitation_needs_a_name(field: Field, mine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.invitation"
+    field.made.invite().save(path)
+    done = join(path, mine, "--state", tmp_path / "me")
+    assert done.exit_code == 2 and "--name" in done.stderr
+
+
+def test_up_goes_on_in_its_folder_and_points_to_it(tmp_path: Path) -> None:
+    data, out = tmp_path / "tiny.csv", tmp_path / "out"
+    data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))
+    asked = ["federation", "up", "tiny", "--train", data, *SMALL, "--out", out]
+    done = lpgcn(*asked, "--verify", "--log-json")
+    assert done.exit_code == 0, done.output
+    assert str(out / "server") in done.stdout
+    assert "lossless, bit for bit" in done.stdout
+    for line in done.stderr.splitlines():
+        assert json.loads(line)["event"]
+    text = done.stderr + "".join(path.read_text() for path in (out / "hosts").glob("*.log"))
+    assert "fingerprint of their keys" in text and "planted-" not in text
+    for path in (out / "hosts").glob("*.credentials"):
+        assert Credentials.load(path).seed not in text
+
+
+def test_records_and_warnings_of_the_package_are_lines_for_people_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import logging
+
+    logger = logging.getLogger("lpgcn.runtime.hosts.nats.connection")
+    with telling(log_json=False, as_json=False):
+        logger.warning("a message was dropped")
+        logger.info("not for people")
+    with telling(log_json=True, as_json=False):
+        logger.info("for machines")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "warning: a message was dropped"
+    event = json.loads(told[1])
+    assert (event["event"], event["level"], event["message"]) == ("log", "info", "for machines")
+    assert len(told) == 2
+    assert not logging.getLogger("lpgcn").handlers
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["serve"], ["join"], ["host"], ["federation"], ["federation", "up"], ["federation", "init"],
+     ["federation", "enrol"], ["federation", "invite"], ["federation", "revoke"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_help_has_an_example(command: list[str]) -> None:
+    done = lpgcn(*command, "--help")
+    assert done.exit_code == 0
+    assert re.search(rf"Examples?:\n\s+lpgcn {' '.join(command)} ", done.output)
+    assert done.stderr == ""
