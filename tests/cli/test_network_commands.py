@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from click.testing import CliRunner, Result
 
 from lpgcn.cli import main
 from lpgcn.cli.logs import telling
+from lpgcn.cli.roll import Roll
+from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
+from lpgcn.runtime.hosts.nats.switchboard import Interrupted
+from lpgcn.runtime.runs.serving import Serving, ServingObserver
 
 SECONDS = 300
 SMALL = ["--dim", "4", "--layers", "2", "--epochs", "2", "--eval-every", "1"]
@@ -216,6 +221,80 @@ def test_no_log_has_an_item_or_a_secret(finished: Finished) -> None:
             content = path.read_bytes()
             assert b"planted-" not in content, path
             assert not [seed for seed in seeds if seed.encode() in content], path
+
+
+# What a server shows.
+
+
+def test_a_server_says_who_is_missing_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = Serving(1000, patience=60.0)
+    display = ServingDisplay(tmp_path, serving)
+    display.gathering(0, 1000, list(range(1000)))
+    for present in range(1000):
+        display.gathering(present, 1000, [])
+    for number in range(2):
+        display.joined(f"host-{number}", tuple(range(500 * number, 500 * (number + 1))))
+    display.gathering(1000, 1000, [])
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "0 of 1,000 members are here"
+    assert told[-1] == "1,000 of 1,000 members are here"
+    assert len(told) == 11, "a line for a tenth, not for every client"
+
+    gone = frozenset(range(500, 1000))
+    display.silent("host-1", tuple(gone))
+    display.interrupted(Interrupted(frozenset(), gone))
+    display.interrupted(Interrupted(frozenset({3, 4}), frozenset()))
+    display.left("host-1", tuple(gone))
+    display.interrupted(Interrupted(frozenset(), gone))
+    display.term_began(2, [], sorted(gone))
+    display.checkpointed(7)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "warning: host-1 is silent (500 clients)"
+    assert told[1] == (
+        "paused: host-1 (500 clients) silent for 60 s; waiting for it; --on-missing leave would "
+        "go on without"
+    )
+    assert "host-0 (2 clients) came back without memory" in told[2]
+    assert "host-1 (500 clients) left; waiting" in told[3]
+    assert told[4] == "term 2 begins: host-1 (500 clients) left"
+    assert told[5].startswith("checkpoint 7")
+    leaving = ServingDisplay(tmp_path, replace(serving, on_missing="leave"))
+    leaving.interrupted(Interrupted(frozenset(), frozenset({1, 2})))
+    assert "2 clients silent for 60 s; going on without" in capsys.readouterr().err
+
+
+def test_many_carriers_are_named_in_part() -> None:
+    roll = Roll()
+    for number in range(5):
+        roll.joined(f"c{number}", (number,))
+    assert roll.named(range(7)) == "c0 (1 client), c1 (1 client), c2 (1 client), 4 more"
+    assert roll.named([9]) == "1 client"
+
+
+def test_everybody_is_told_everything() -> None:
+    told: list[tuple[int, str, tuple[Any, ...]]] = []
+
+    class Noting(ServingObserver):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def checkpointed(self, number: int) -> None:
+            told.append((self.number, "checkpointed", (number,)))
+
+        def retried(self, name: str, requests: int) -> None:
+            told.append((self.number, "retried", (name, requests)))
+
+    both = Several(Noting(1), Noting(2))
+    both.checkpointed(3)
+    both.retried("host-0", 4)
+    both.step_done()
+    assert told == [
+        (number, *event)
+        for event in (("checkpointed", (3,)), ("retried", ("host-0", 4)))
+        for number in (1, 2)
+    ]
 
 
 # What goes wrong is said in words.
@@ -421,5 +500,5 @@ def test_records_and_warnings_of_the_package_are_lines_for_people_too(
 def test_help_has_an_example(command: list[str]) -> None:
     done = lpgcn(*command, "--help")
     assert done.exit_code == 0
-    assert re.search(rf"Examples?:\n\s+lpgcn {' '.join(command)} ", done.output)
+    assert re.search(rf"^ +lpgcn {' '.join(command)} ", done.output.partition("Example")[2], re.M)
     assert done.stderr == ""

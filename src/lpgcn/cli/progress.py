@@ -34,6 +34,7 @@ class ProgressDisplay(Observer):
         self.began = False
         """Whether there is something in the folder that can be resumed."""
         self._stage = ""
+        self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)

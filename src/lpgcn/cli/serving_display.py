@@ -90,7 +90,7 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
             self._gathering.update(self._waiting, completed=present, total=wanted, missing=whom)
             return
         self._gathering.stop()
-        if present == wanted or abs(present - self._told) * GOOD_PART >= wanted:
+        if present == wanted or self._told < 0 or abs(present - self._told) * GOOD_PART >= wanted:
             self._told = present
             say(f"{present:,} of {wanted:,} members are here" + (f"; {whom}" if whom else ""))
 

@@ -53,6 +53,7 @@ class ServingLog(ServingObserver):
 
     def run_began(self, run: Run, steps_per_epoch: int, so_far: Progress) -> None:
         self._began, self._step, self._epoch = True, so_far.steps, so_far.epoch
+        self._present = -1
         self._tell("run_began", epoch=so_far.epoch, **self._members())
 
     def step_done(self) -> None:
@@ -79,7 +80,11 @@ class ServingLog(ServingObserver):
         self._tell("run_ended", **self._members())
 
     def gathering(self, present: int, wanted: int, missing: list[int]) -> None:
-        if present == wanted or abs(present - self._present) * GOOD_PART >= wanted:
+        if (
+            present == wanted
+            or self._present < 0
+            or abs(present - self._present) * GOOD_PART >= wanted
+        ):
             self._present = present
             self._tell("gathering", present=present, wanted=wanted)
 
