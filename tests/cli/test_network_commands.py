@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -422,6 +423,22 @@ def test_a_state_of_another_run_is_refused_by_the_server(
     done = lpgcn(*field.serving(state, 6, "--lr", "0.5"))
     assert done.exit_code == 2
     assert "another configuration or catalogue" in done.stderr and "--state" in done.stderr
+
+
+def test_a_state_of_another_run_is_refused_by_the_client(
+    finished: Finished, field: Field, served: Command, tmp_path: Path
+) -> None:
+    """And the server waits for the client to come back with a folder of its own."""
+    state, mine = tmp_path / "used", finished.field.folder / "alice.csv"
+    shutil.copytree(finished.field.folder / "alice", state)
+    credentials = field.enrolled("alice")
+    done = join(credentials, mine, "--state", state)
+    assert done.exit_code == 2
+    assert "another run" in done.stderr and "--state" in done.stderr
+    done = join(credentials, mine, "--state", tmp_path / "new", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["user"] == "alice"
+    served.finish()
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,6 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
     def run_began(self, run: Run, steps_per_epoch: int, so_far: Progress) -> None:
         self._gathering.stop()
         self._told = -1
-        if self.began:
-            self._bar.remove_task(self._task)
         super().run_began(run, steps_per_epoch, so_far)
 
     def interrupted(self, error: RunInterruptedError) -> None:

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Event
 from typing import Any, Union
 
 import msgspec
@@ -30,7 +31,7 @@ from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats import jwt
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
-from lpgcn.runtime.hosts.nats.connection import Connection
+from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.runs.carrying import Seeds
 from lpgcn.runtime.runs.catalogue import Catalogue
@@ -40,6 +41,8 @@ from lpgcn.terms import Term, read_terms
 SECONDS = 240.0
 """Nothing takes longer, even on a machine that has other things to do."""
 SEED = 4711
+WHOEVER = "whoever"
+"""The party whose message it is."""
 _TAIL = 40
 _HEADER = struct.Struct(">B16sQBBI")
 _MESSAGES: dict[str, msgspec.msgpack.Decoder[Any]] = {
@@ -154,11 +157,27 @@ class Point:
     nth: int = 1
 
     def matches(self, heard: Heard) -> bool:
-        concerned = self.party in ("server", "broker") or heard.carrier == self.party
+        concerned = self.party in ("server", "broker", WHOEVER) or heard.carrier == self.party
         return heard.phase == self.phase and heard.direction == self.direction and concerned
 
     def __str__(self) -> str:
         return f"{self.party} at {self.phase.name} {self.direction} {self.nth}"
+
+
+@dataclass(frozen=True)
+class LastWord:
+    """Somebody is killed when it, or anybody, is told that the run is over."""
+
+    party: str
+    nth: int = 1
+
+    def matches(self, heard: Heard) -> bool:
+        concerned = self.party in ("server", "broker") or heard.carrier == self.party
+        return (
+            heard.subject.endswith(".control")
+            and concerned
+            and isinstance(f.read_down(heard.payload), f.Finished)
+        )
 
 
 @dataclass
@@ -166,7 +185,7 @@ class Trap:
     """Waits for the n-th message of a kind and then acts, in the spy's thread, at once."""
 
     matches: Callable[[Heard], bool]
-    act: Callable[[], None]
+    act: Callable[[Heard], None]
     left: int
     sprung: SimpleQueue[Heard] = field(default_factory=SimpleQueue)
 
@@ -177,9 +196,17 @@ class Trap:
         self.left -= 1
         if self.left:
             return False
-        self.act()
+        self.act(heard)
         self.sprung.put(heard)
         return True
+
+
+class _SpyWatch(Watch):
+    def __init__(self, connected: Event) -> None:
+        self._connected = connected
+
+    def reconnected(self) -> None:
+        self._connected.set()
 
 
 class Spy:
@@ -187,7 +214,8 @@ class Spy:
 
     def __init__(self, options: dict[str, Any]) -> None:
         # What it sends itself does not come back to it.
-        self._connection = Connection({**options, "no_echo": True})
+        self.connected = Event()
+        self._connection = Connection({**options, "no_echo": True}, _SpyWatch(self.connected))
         self._connection.open()
         self.trap: Trap | None = None
         self.phases: set[Phase] = set()
@@ -220,7 +248,7 @@ class Spy:
         self._noise = None if seed is None else random.Random(seed)
 
     def set_trap(
-        self, matches: Callable[[Heard], bool], act: Callable[[], None], nth: int = 1
+        self, matches: Callable[[Heard], bool], act: Callable[[Heard], None], nth: int = 1
     ) -> Trap:
         self.trap = trap = Trap(matches, act, nth)
         return trap
@@ -347,6 +375,10 @@ class Field:
         """A party reaches the broker over another address from its next start on."""
         self.parties[name].arguments += ["--broker", url]
 
+    def twin(self, name: str) -> Party:
+        """A second process with the same command line."""
+        return Party(name, self.parties[name].arguments[4:], self.folder / f"{name}-twin.log")
+
     def start(self, *names: str) -> None:
         for name in names or self.parties:
             self.parties[name].start()
@@ -359,7 +391,7 @@ class Field:
             return heard.carrier == name and heard.subject.endswith(".hello")
 
         server.send(signal.SIGSTOP)
-        trap = self.spy.set_trap(says_hello, lambda: server.send(signal.SIGCONT))
+        trap = self.spy.set_trap(says_hello, lambda _: server.send(signal.SIGCONT))
         party.start()
         self.wait_for(trap, f"{name} says hello")
 
@@ -405,7 +437,8 @@ class Field:
             mine = client < 0 or heard.client == client
             return heard.phase == phase and heard.direction == "up" and mine
 
-        return self.wait_for(self.spy.set_trap(matches, act, nth), f"{phase.name} of {client}")
+        trap = self.spy.set_trap(matches, lambda _: act(), nth)
+        return self.wait_for(trap, f"{phase.name} of {client}")
 
     def terms(self) -> list[Term]:
         """The log so far."""
@@ -415,19 +448,33 @@ class Field:
     def wait_for_terms(self, count: int) -> None:
         self.wait(lambda: len(self.terms()) >= count, f"{count} terms")
 
-    def strike(self, point: Point) -> None:
+    def strike(self, point: Point | LastWord) -> None:
         """Kill somebody there, and start it again."""
         if point.party == "broker":
-            pid = self.broker.pid
-            trap = self.spy.set_trap(point.matches, lambda: os.kill(pid, signal.SIGKILL), point.nth)
-            self.wait_for(trap, str(point))
-            self.broker.kill()
-            self.broker.start()
+            self._strike_broker(point)
             return
-        party = self.parties[point.party]
-        trap = self.spy.set_trap(point.matches, lambda: party.send(signal.SIGKILL), point.nth)
-        self.wait_for(trap, str(point))
-        party.restart()
+
+        def kill(heard: Heard) -> None:
+            name = heard.carrier if point.party == WHOEVER else point.party
+            self.parties[name].send(signal.SIGKILL)
+
+        heard = self.wait_for(self.spy.set_trap(point.matches, kill, point.nth), str(point))
+        self.parties[heard.carrier if point.party == WHOEVER else point.party].restart()
+
+    def _strike_broker(self, point: Point | LastWord) -> None:
+        """The server is frozen until the spy is back, or it would miss the points to come."""
+        pid, server = self.broker.pid, self.parties["server"]
+
+        def kill(_: Heard) -> None:
+            server.send(signal.SIGSTOP)
+            self.spy.connected.clear()
+            os.kill(pid, signal.SIGKILL)
+
+        self.wait_for(self.spy.set_trap(point.matches, kill, point.nth), str(point))
+        self.broker.kill()
+        self.broker.start()
+        self.wait(self.spy.connected.is_set, "the spy is connected again")
+        server.send(signal.SIGCONT)
 
     def finish(self) -> None:
         """Everybody ends by itself, and well."""

@@ -24,16 +24,20 @@ ENDING: Final = (P.GO_BACK, P.RANK_TEST, P.PREDICT)
 SOME: Final = {P.SHARE_KEY, P.CATALOGUE, P.ANSWERS, P.INHERIT, P.ENDOW, P.BUILD, P.UPDATE_BUILT}
 """Phases in which not everybody takes part, so that a certain client may never be asked."""
 HOSTS: Final = ("host-0", "host-1")
+WHOEVER: Final = ("server", "whoever", "broker")
 EVERYBODY: Final = ("server", *HOSTS, "join-15", "broker")
 
 
 def points(harness: ModuleType, phases: tuple[Phase, ...], rng: random.Random) -> list[Any]:
     """One of everybody at each phase, before or after an answer."""
     found = []
-    for phase in phases:
-        party = rng.choice(("server", "broker") if phase in SOME else EVERYBODY)
-        direction = rng.choice(("down", "up"))
-        found.append(harness.Point(party, phase, direction, rng.randint(1, 3)))
+    for phase, following in zip(phases, (*phases[1:], None), strict=True):
+        parties = WHOEVER if phase in SOME else EVERYBODY
+        # Nobody loses its memory with the broker, so that nobody resumes.
+        party = rng.choice(parties[:-1] if following == P.RESUME else parties)
+        often = phase not in SOME and party != "join-15"
+        direction, nth = rng.choice(("down", "up")), rng.randint(1, 3) if often else 1
+        found.append(harness.Point(party, phase, direction, nth))
     return found
 
 
@@ -99,3 +103,16 @@ def test_killed_in_a_change_of_term(
     field.finish()
     check(field)
     assert len(field.terms()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", ["server", "host-0", "join-14", "broker"])
+def test_killed_when_everybody_is_told_that_the_run_is_over(
+    harness: ModuleType, field_of: Callable[..., Any], check: Callable[[Any], None], party: str
+) -> None:
+    """Who does not know it yet hears it later, and has its model already."""
+    field = field_of()
+    field.start()
+    field.strike(harness.LastWord(party))
+    field.finish()
+    check(field)

@@ -149,9 +149,11 @@ def test_messages_of_the_dead_come_late(
     field = field_of()
     field.spy.disturb(seed)
     field.start()
-    for party, phase in (
-        ("host-0", Phase.PLAN), ("join-14", Phase.LOSS), ("host-1", Phase.RANK_VALID),
-    ):  # fmt: skip
+    chosen = {
+        Phase.PLAN: "host-0", Phase.LOSS: "join-14", Phase.BACKWARD: "server",
+        Phase.RANK_VALID: "host-1", Phase.CHECKPOINT: "server",
+    }  # fmt: skip
+    for phase, party in chosen.items():
         field.strike(harness.Point(party, phase, "up"))
     field.finish()
     check(field)
@@ -242,6 +244,72 @@ def test_one_is_killed_and_never_comes_back(field_of: Make, check: Check, model:
     field.when(Phase.FINAL, lambda: gone.send(signal.SIGKILL), nth=50)
     field.wait_for_terms(2)
     others = [party for party in field.parties.values() if party is not gone]
+    field.wait(lambda: all(party.status == 0 for party in others), "the end of the run")
+    check(field)
+    assert 14 not in field.terms()[-1].members
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+def test_one_joins_at_the_last_checkpoint(field_of: Make, check: Check, model: str) -> None:
+    """It has taken part in no step, and ends with a model."""
+    field = field_of(first=15, settings={"model": model})
+    field.start("server", "host-0", "host-1", "join-14")
+    field.when(Phase.RANK_VALID, nth=15 + 1)
+    field.start_in_time("join-15")
+    field.finish()
+    check(field)
+    last = field.terms()[-1]
+    assert (last.epoch, last.step, len(last.members)) == (4, 0, 16)
+
+
+@pytest.mark.slow
+def test_a_second_process_of_the_same_name_is_refused(field_of: Make, check: Check) -> None:
+    field = field_of(settings={"epochs": 8})
+    first = field.parties["join-14"]
+    second = field.twin("join-14")
+    field.start()
+    field.when(Phase.FORWARD, client=14)
+    second.start()
+    field.wait(lambda: second.status is not None, "the second process ends")
+    assert second.status == 2 and "here already" in second.said(), second.said()
+    field.finish()
+    check(field)
+    assert first.starts == 1
+
+
+@pytest.mark.slow
+def test_server_and_hosts_are_killed_at_once(field_of: Make, check: Check) -> None:
+    field = field_of()
+    many = [field.parties[name] for name in ("server", "host-0", "join-15")]
+    field.start()
+
+    def kill() -> None:
+        for party in many:
+            party.send(signal.SIGKILL)
+
+    for phase in (Phase.ANSWERS, Phase.CHECKPOINT, Phase.RESUME, Phase.KEEP, Phase.PREDICT):
+        field.when(phase, kill)
+        for party in many:
+            party.restart()
+    field.finish()
+    check(field)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", [Phase.KEYS, Phase.INHERIT, Phase.ENDOW, Phase.CHECKPOINT])
+def test_another_one_is_killed_while_one_is_left_behind(
+    harness: ModuleType, field_of: Make, check: Check, phase: Phase
+) -> None:
+    field = field_of(patience=4.0, serving={"on-missing": "leave"}, settings={"epochs": 6})
+    leaver, server = field.parties["join-14"], field.parties["server"]
+    field.start()
+    field.when(Phase.CHECKPOINT, lambda: server.send(signal.SIGSTOP), nth=16 + 1)
+    leaver.send(signal.SIGTERM)
+    server.send(signal.SIGCONT)
+    field.strike(harness.Point("server", phase, "up"))
+    field.strike(harness.Point("host-1", Phase.RESUME, "up"))
+    others = [party for name, party in field.parties.items() if name != "join-14"]
     field.wait(lambda: all(party.status == 0 for party in others), "the end of the run")
     check(field)
     assert 14 not in field.terms()[-1].members

@@ -1,0 +1,283 @@
+"""The clients' side of a federation over a network: one user's client, or many of an experiment's.
+
+What a client has is in its own folder: its seeds, its checkpoints, and at the end a model with its
+own vector and the items', from which it recommends offline.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lpgcn.checkpoints import InFolder
+from lpgcn.data import DataError, Ids, Interactions, Split
+from lpgcn.errors import LpgcnError
+from lpgcn.files import write_atomically
+from lpgcn.model.kernels import Floats
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.errors import ReplayedMessageError
+from lpgcn.protocol.phases import Phase
+from lpgcn.protocol.wire import messages as m
+from lpgcn.ragged import Int64
+from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
+from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
+from lpgcn.runtime.runs.catalogue import About
+from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
+
+
+class CarryingError(LpgcnError):
+    """Data that do not go with the federation."""
+
+
+class _OtherRunError(Exception):
+    """Ends a carrier with a goodbye. The server is not told, for it would end the run of all."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.folder = folder
+
+
+class CarryingEvents(CarrierEvents):
+    """What happens to the clients besides; this one does not listen."""
+
+    def term_began(self, fingerprint: str, members: int) -> None:
+        """Clients were given this directory of keys, or go on with it."""
+
+    def step_done(self) -> None: ...
+
+
+class Seeds(msgspec.Struct, frozen=True, kw_only=True):
+    """`seeds.json`: drawn once; whoever knows them can repeat this client's draws."""
+
+    shared: int
+    """Proposed to all clients, should this one be u_c."""
+    private: int
+
+    def __repr__(self) -> str:
+        return "Seeds(hidden)"
+
+    @classmethod
+    def kept_in(cls, folder: Path) -> Seeds:
+        """Those of the folder; new ones, at random, if it has none."""
+        path = folder / "seeds.json"
+        if path.exists():
+            try:
+                return msgspec.json.decode(path.read_bytes(), type=cls)
+            except msgspec.DecodeError as error:
+                raise CarryingError(f"{path} is damaged: {error}") from error
+        seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63))
+        write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
+        return seeds
+
+
+@dataclass(frozen=True)
+class Passenger:
+    """One client of a carrier: its user's interactions, by the ids of the items."""
+
+    number: int
+    user: int | str
+    folder: Path
+    parts: Mapping[str, list[int | str]]
+    """train, valid, test."""
+    wish: int | None = None
+    """The number in the federation that an experiment wants for it."""
+    seed: int | None = None
+    """Of an experiment, which shares one seed among all parties; else it is drawn at random."""
+
+
+def passengers(
+    split: Split, users: Iterable[int], folder: Path, seed: int | None = None
+) -> list[Passenger]:
+    """Users of a data set, each with nothing but its own."""
+    ids = np.array(list(split.item_ids), dtype=object)
+    return [
+        Passenger(
+            number=user,
+            user=split.user_ids[user],
+            folder=folder / str(user),
+            parts={name: ids[part.items_of(user)].tolist() for name, part in split.parts.items()},
+            wish=user,
+            seed=seed,
+        )
+        for user in users
+    ]
+
+
+class Vehicle:
+    """The clients of one process, made when the server has let them in."""
+
+    def __init__(
+        self, passengers: Iterable[Passenger], events: CarryingEvents | None = None
+    ) -> None:
+        self._passengers = {one.number: one for one in passengers}
+        self.clients: dict[int, Client] = {}
+        self._events, self._fingerprint, self._updated = events, "", -1
+        self._accepted: set[int] = set()
+        """Clients that have answered since they were let in."""
+        self.about: About | None = None
+
+    @property
+    def offers(self) -> list[Offer]:
+        return [Offer(one.number, one.wish) for one in self._passengers.values()]
+
+    def checkpoints(self, number: int) -> list[int]:
+        return InFolder(self._passengers[number].folder).numbers()
+
+    def admit(self, welcome: Welcome) -> dict[int, Handler]:
+        try:
+            about = msgspec.msgpack.decode(welcome.about, type=About)
+        except msgspec.DecodeError as error:
+            raise CarryingError(f"the server's welcome cannot be read: {error}") from error
+        self.about, ids = about, about.catalogue.item_ids
+        shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
+        for number, index in welcome.indices.items():
+            one = self._passengers[number]
+            profile = _profile(one, index, about, ids, b"" if shares is None else shares.tobytes())
+            self.clients[number] = Client(profile, checkpoints=InFolder(one.folder))
+        self._accepted.clear()
+        return {number: self._handler(number, client) for number, client in self.clients.items()}
+
+    def _saving(self, number: int, client: Client) -> Handler:
+        """The client itself; what it recommends from is in its folder before it answers, so that
+        the server does not end the run before, and a process that is killed then has it."""
+        saved: Floats | None = None
+
+        def handle(request: bytes) -> bytes:
+            nonlocal saved
+            answer = self._asked(number, client, request)
+            prediction = client.party.prediction() if client.verified else None
+            if prediction is not None and prediction[1] is not saved:
+                self._save_model(number, *prediction)
+                saved = prediction[1]
+            return answer
+
+        return handle
+
+    def _asked(self, number: int, client: Client, request: bytes) -> bytes:
+        """In one run, whoever comes back is always asked to resume in a new stretch first."""
+        try:
+            answer = client.handle(request)
+        except ReplayedMessageError:
+            if number not in self._accepted and _header(request).phase == Phase.RESUME:
+                raise _OtherRunError(self._passengers[number].folder) from None
+            raise
+        self._accepted.add(number)
+        return answer
+
+    def _handler(self, number: int, client: Client) -> Handler:
+        """Where somebody listens, what the client has done is told."""
+        events, known, answered = self._events, None, self._saving(number, client)
+        if events is None:
+            return answered
+
+        def handle(request: bytes) -> bytes:
+            nonlocal known
+            answer = answered(request)
+            if client.verified and client.party is not known:
+                known = client.party
+                if known.fingerprint != self._fingerprint:
+                    self._fingerprint = known.fingerprint
+                    events.term_began(known.fingerprint, known.members)
+            header = _header(request)
+            if header.phase == Phase.UPDATE and header.pass_number > self._updated:
+                self._updated = header.pass_number
+                events.step_done()
+            return answer
+
+        return handle
+
+    def _save_model(self, number: int, user: Floats, items: Floats, seen: Int64) -> None:
+        """What a client needs to recommend without the server."""
+        assert self.about is not None, "clients are made when they are let in"
+        one = self._passengers[number]
+        _model(one, self.about, user, items, seen).save(one.folder / "model")
+
+    def fingerprints(self) -> set[str]:
+        """Of the key directories that the clients were given."""
+        return {client.party.fingerprint for client in self.clients.values() if client.verified}
+
+
+def _header(request: bytes) -> m.Header:
+    """Of a request that its client has accepted; it is the last field of every message."""
+    message = m.Message(header=request[-m.HEADER_BYTES :])
+    party = int.from_bytes(message.header[-4:], "big")
+    return m.read_header(message, m.run_of(message), party)
+
+
+def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: bytes) -> bytes:
+    seeds = (
+        Seeds.kept_in(one.folder) if one.seed is None else Seeds(shared=one.seed, private=one.seed)
+    )
+    parts = {name: _indices(items, ids) for name, items in one.parts.items()}
+    if not len(parts["train"]):
+        raise CarryingError(
+            f"user {one.user!r} has no items to train on; a client needs at least one"
+        )
+    profile = Profile(
+        index=index,
+        n_users=about.clients,
+        n_items=len(ids),
+        config=about.config,
+        seed=seeds.shared,
+        private_seed=seeds.private,
+        popularity=popularity,
+        **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
+    )
+    return msgspec.msgpack.encode(profile)
+
+
+def _indices(items: Iterable[int | str], ids: Ids) -> Int64:
+    """By rank in the catalogue; every item must be in it."""
+    try:
+        return np.array(sorted({ids.index_of(item) for item in items}), dtype=np.int64)
+    except DataError as error:
+        raise CarryingError(
+            f"an item that is not in the federation's catalogue: {error}"
+        ) from error
+
+
+def _model(one: Passenger, about: About, user: Floats, items: Floats, seen: Int64) -> Recommender:
+    ids = about.catalogue.item_ids
+    card = ModelCard(
+        format=FORMAT,
+        dataset=about.federation,
+        fingerprint=about.catalogue.fingerprint,
+        config=about.config,
+        n_users=1,
+        n_items=len(ids),
+    )
+    mine = Interactions.from_pairs(np.zeros(len(seen), dtype=np.int64), seen, 1, len(ids))
+    return Recommender(card, Vectors(user, items), Ids(np.array([one.user])), ids, mine)
+
+
+def carry(
+    options: dict[str, Any],
+    name: str,
+    passengers: Iterable[Passenger],
+    *,
+    events: CarrierEvents | None = None,
+    started: Callable[[Carrier], None] | None = None,
+) -> tuple[str, Vehicle]:
+    """Answer the server until the run is over; what it said then, and the clients."""
+    listening = events if isinstance(events, CarryingEvents) else None
+    vehicle = Vehicle(passengers, listening)
+    carrier = Carrier(
+        options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
+    )
+    if started is not None:
+        started(carrier)
+    try:
+        return carrier.run(), vehicle
+    except _OtherRunError as error:
+        raise CarryingError(
+            f"{error.folder} has been further than this server is: it is of another run, or the "
+            "server's folder is an old copy; choose another --state for this run"
+        ) from None

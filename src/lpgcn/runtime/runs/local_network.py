@@ -1,0 +1,143 @@
+"""A whole federation over a network, on this machine: broker, server and hosts, for experiments.
+
+Everything is real: processes, sockets, TLS, credentials with rights of their own. What is started
+here is stopped here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.errors import LpgcnError
+from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.runtime.hosts.nats.authority import FederationFolder
+from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.credentials import Credentials
+from lpgcn.runtime.runs.catalogue import Catalogue
+from lpgcn.runtime.runs.run_folder import Summary
+from lpgcn.runtime.runs.saved_model import Recommender
+from lpgcn.runtime.runs.serving import Serving, ServingObserver, serve
+from lpgcn.runtime.runs.source import Source
+
+_SECONDS_TO_END = 30.0
+
+
+class HostError(LpgcnError):
+    """A host process ended before the run was over."""
+
+
+class LocalNetwork:
+    """Folders in one place: federation/, server/, hosts/, and a folder for each client."""
+
+    def __init__(self, folder: Path, source: Source, split: Split, hosts: int) -> None:
+        self.folder, self._source, self._split = folder, source, split
+        self.names = [f"host-{number}" for number in range(min(hosts, split.n_users))]
+        self.server, self.clients = folder / "server", folder / "clients"
+        self.catalogue = folder / "catalogue.txt"
+        self.federation = self._made()
+
+    def _made(self) -> FederationFolder:
+        """A federation that is there is used again, so that a run can go on."""
+        path = self.folder / "federation"
+        if path.exists():
+            return FederationFolder(path)
+        made = FederationFolder.create(path, name=self._split.name, port=free_port())
+        for credentials in made.enrol_all(self.names):
+            credentials.save(self.credentials(credentials.name))
+        Catalogue.of(self._split.train, self._split.item_ids).write(self.catalogue)
+        return made
+
+    def credentials(self, name: str) -> Path:
+        return self.folder / "hosts" / f"{name}.credentials"
+
+    def users(self, number: int) -> range:
+        """Those of a host."""
+        ends = np.linspace(0, self._split.n_users, len(self.names) + 1).astype(int).tolist()
+        return range(ends[number], ends[number + 1])
+
+    def broker(self) -> Broker:
+        return Broker(self.federation.config, log=self.folder / "broker.log")
+
+    def host_command(self, number: int, seed: int) -> list[str]:
+        users, source = self.users(number), self._source
+        command = [sys.executable, "-P", "-m", "lpgcn", "host", source.dataset]
+        defaults = Source(dataset=source.dataset)
+        for name in source.__struct_fields__[1:]:
+            value = getattr(source, name)
+            if value != getattr(defaults, name):
+                values = value if isinstance(value, tuple) else (value,)
+                command += [f"--{name.replace('_', '-')}", *map(str, values)]
+        return [
+            *command, "--users", f"{users.start}-{users.stop - 1}",
+            "--credentials", str(self.credentials(self.names[number])),
+            "--state", str(self.clients), "--experiment-seed", str(seed),
+        ]  # fmt: skip
+
+    def start_host(self, number: int, seed: int) -> subprocess.Popen[bytes]:
+        with (self.folder / "hosts" / f"{self.names[number]}.log").open("ab") as log:
+            return subprocess.Popen(
+                self.host_command(number, seed), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def options(self) -> dict[str, Any]:
+        """How the server reaches the broker."""
+        return Credentials.load(self.federation.server_credentials).connect_options()
+
+    @contextmanager
+    def processes(self, seed: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """The broker and the hosts, as long as they are needed."""
+        with ExitStack() as stack:
+            stack.enter_context(self.broker())
+            hosts = []
+            for number in range(len(self.names)):
+                hosts.append(self.start_host(number, seed))
+                stack.callback(_end, hosts[-1])
+            yield hosts
+
+    def run(
+        self,
+        config: Config,
+        serving: Serving,
+        observer: ServingObserver | None = None,
+    ) -> Summary:
+        """All of it, to the end."""
+        with self.processes(config.seed) as hosts:
+            summary = serve(
+                self._split.name, config, Catalogue.read(self.catalogue), self.options(),
+                self.server, serving, observer,
+            )  # fmt: skip
+            for name, host in zip(self.names, hosts, strict=True):
+                if host.wait(_SECONDS_TO_END):
+                    raise HostError(
+                        f"{name} ended with exit code {host.returncode}; see "
+                        f"{self.folder / 'hosts' / f'{name}.log'}"
+                    )
+            return summary
+
+    def vectors(self) -> Vectors:
+        """What the clients kept at the end, put together: all of them are this machine's."""
+        models = [Recommender.load(self.clients / str(user)) for user in range(self._split.n_users)]
+        return Vectors(
+            np.concatenate([model.vectors.users for model in models]), models[0].vectors.items
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to, then make it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

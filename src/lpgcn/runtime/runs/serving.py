@@ -1,0 +1,180 @@
+"""The server of a federation over a network: waits for members, trains, writes the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lpgcn.checkpoints import InFolder
+from lpgcn.config import Config, ConfigError
+from lpgcn.plan import PlanOptions, Progress, TokenGraph, make_plan
+from lpgcn.plan.graph import Plan
+from lpgcn.protocol.server.server import Planner
+from lpgcn.runtime.engines.networked import Networked, OnMissing, Waiting
+from lpgcn.runtime.hosts.nats.enrolment import ENROL, EnrolmentDesk
+from lpgcn.runtime.hosts.nats.switchboard import Events, Roster, Switchboard
+from lpgcn.runtime.memory import keep_freed_memory
+from lpgcn.runtime.runs.catalogue import About, Catalogue
+from lpgcn.runtime.runs.loop import Loop, Observer
+from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
+from lpgcn.runtime.runs.source import Source
+from lpgcn.terms import write_terms
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a server deals with its members."""
+
+    clients: int
+    """To wait for at the beginning."""
+    patience: float = 60.0
+    """Seconds of silence after which a run pauses."""
+    on_missing: OnMissing = "wait"
+    checkpoint_every: int = 50
+    """Steps."""
+    retry: float = 5.0
+    """Seconds after which a request without an answer is sent again, at first."""
+
+
+class ServingObserver(Observer, Waiting, Events):
+    """All that a server can tell: this one tells nobody."""
+
+
+class _Network(Networked):
+    """Writes the log of terms into the run folder with every checkpoint."""
+
+    def __init__(self, folder: RunFolder, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._folder = folder
+
+    def checkpoint(self, number: int, epoch: int, step: int) -> None:
+        super().checkpoint(number, epoch, step)
+        write_terms(self._folder.terms, self.terms)
+
+
+def serve(
+    federation: str,
+    config: Config,
+    catalogue: Catalogue,
+    options: dict[str, Any],
+    folder: Path,
+    serving: Serving,
+    observer: ServingObserver | None = None,
+    desk: EnrolmentDesk | None = None,
+) -> Summary:
+    """Train with whoever connects to the broker that `options` lead to, and write a run folder.
+
+    A folder with a run goes on with it. There is nobody's vector, item or key in it.
+    """
+    config = config.changed(mode="federated")
+    if config.never_convolve:
+        raise ConfigError(
+            "never-convolve names users, whom a server over a network does not know; leave it out"
+        )
+    observer, run_folder = observer or ServingObserver(), RunFolder(folder)
+    source = Source(dataset=federation)
+    run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
+    if (folder / "config.toml").exists():
+        _check_same(run_folder, run)
+        if summary := run_folder.summary():
+            # A server that was killed at the very end may not have told everybody.
+            with open_board(federation, config, catalogue, options, folder, serving) as board:
+                _tell_the_end(board, summary, Roster(folder / "roster.json").names())
+            return summary
+    else:
+        # Before anybody is asked for anything: who is killed in initialisation begins once more,
+        # and the number of the last stretch, which the clients know, must still be there then.
+        with run_folder.beginning(run, overwrite=False):
+            pass
+    keep_freed_memory()
+    with open_board(federation, config, catalogue, options, folder, serving, observer) as board:
+        if desk is not None:
+            _let_newcomers_in(board, desk)
+        engine = _Network(
+            run_folder,
+            config,
+            serving.clients,
+            len(catalogue.ids),
+            planner_over_network(config, observer.planning),
+            board,
+            InFolder(run_folder.state),
+            on_missing=serving.on_missing,
+            waiting=observer,
+            watch=observer.stage_began,
+        )
+
+        def predict() -> None:
+            """Everybody gets what it needs to recommend on its own device."""
+            engine.server.predict(engine.server.term.members.tolist())
+
+        loop = Loop(run_folder, run, engine, observer, predict, serving.checkpoint_every)
+        summary = loop.finish()
+        _tell_the_end(board, summary)
+        return summary
+
+
+def _tell_the_end(board: Switchboard, summary: Summary, also: Iterable[str] = ()) -> None:
+    recall = summary.test["recall@20"]
+    board.finish(f"the run is over: Recall@20 {recall:.4f} on the test set", also=also)
+
+
+def open_board(
+    federation: str,
+    config: Config,
+    catalogue: Catalogue,
+    options: dict[str, Any],
+    folder: Path,
+    serving: Serving,
+    events: Events | None = None,
+) -> Switchboard:
+    """The server's end of the network; who is let in is told what is public."""
+    about = About(
+        federation=federation,
+        config=config.changed(seed=0),
+        clients=serving.clients,
+        catalogue=catalogue,
+    )
+    content = msgspec.msgpack.encode(about)
+    return Switchboard(
+        options,
+        lambda _: content,
+        Roster(folder / "roster.json"),
+        patience=serving.patience,
+        retry=serving.retry,
+        events=events,
+    )
+
+
+def _let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
+    def hear(subject: str, payload: bytes) -> None:
+        if reply := desk.reply_to(subject, payload):
+            board.connection.post([reply])
+
+    board.connection.subscribe(f"{ENROL}.*", hear)
+
+
+def planner_over_network(config: Config, progress: Progress | None = None) -> Planner:
+    options = PlanOptions(
+        planner=config.planner,
+        max_load=config.load_limit,
+        max_items_per_client=config.max_items_per_client,
+        convolution_clients=config.convolution_clients,
+    )
+
+    def plan(graph: TokenGraph) -> Plan:
+        return make_plan(graph, options, config.seed, progress)
+
+    return plan
+
+
+def _check_same(folder: RunFolder, run: Run) -> None:
+    saved = folder.describe()
+    if saved != run:
+        raise RunFolderError(
+            f"{folder.path} has a run of federation {saved.source.dataset!r} with another "
+            "configuration or catalogue; go on with the same ones, or choose another --state"
+        )
