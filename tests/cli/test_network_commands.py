@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,11 +23,16 @@ from lpgcn.cli import main
 from lpgcn.cli.logs import telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
+from lpgcn.config import Config
+from lpgcn.evaluation import EarlyStopping
+from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
+from lpgcn.runtime.runs.run_folder import Progress, Run
 from lpgcn.runtime.runs.serving import Serving, ServingObserver
+from lpgcn.runtime.runs.source import Source
 
 SECONDS = 300
 SMALL = ["--dim", "4", "--layers", "2", "--epochs", "2", "--eval-every", "1"]
@@ -264,6 +271,34 @@ def test_a_server_says_who_is_missing_and_why(
     leaving = ServingDisplay(tmp_path, replace(serving, on_missing="leave"))
     leaving.interrupted(Interrupted(frozenset(), frozenset({1, 2})))
     assert "2 clients silent for 60 s; going on without" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_run_that_pauses_goes_on_being_shown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    terminal: bool,
+) -> None:
+    """The bar of members takes turns with that of the run."""
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    run = Run(source=Source(dataset="films"), config=Config(epochs=2), fingerprint="0" * 64)
+    with ServingDisplay(tmp_path, Serving(2, patience=60.0)) as display:
+        display.joined("host-0", (0,))
+        display.joined("host-1", (1,))
+        for _ in range(2):
+            display.gathering(1, 2, [1])
+            display.gathering(2, 2, [])
+            display.stage_began(Phase.RESUME)
+            display.run_began(run, 4, Progress(stopping=EarlyStopping(3)))
+            display.stage_began(Phase.FORWARD)
+            display.step_done()
+            display.interrupted(Interrupted(frozenset(), frozenset({1})))
+    told = capsys.readouterr().err
+    assert told.count("paused: host-1 (1 client) silent for 60 s") == 2
+    assert ("waiting for members" in told) is terminal
+    assert "waiting for host-1 (1 client)" in told
 
 
 def test_many_carriers_are_named_in_part() -> None:
@@ -506,6 +541,20 @@ def test_records_and_warnings_of_the_package_are_lines_for_people_too(
     assert (event["event"], event["level"], event["message"]) == ("log", "info", "for machines")
     assert len(told) == 2
     assert not logging.getLogger("lpgcn").handlers
+
+
+def test_what_ends_a_thread_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise asyncio.CancelledError
+
+    before = threading.excepthook
+    with telling(log_json=True, as_json=False):
+        thread = threading.Thread(target=fail, name="lpgcn nats")
+        thread.start()
+        thread.join()
+    event = json.loads(capsys.readouterr().err)
+    assert (event["event"], event["error"]) == ("thread_failed", "CancelledError")
+    assert threading.excepthook is before
 
 
 @pytest.mark.parametrize(

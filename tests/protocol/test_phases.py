@@ -154,7 +154,8 @@ def test_every_method_of_a_life_that_answers_a_message_is_in_a_row() -> None:
     answering = {
         name
         for life in LIVES
-        for name, method in vars(life).items()
+        for kind in life.__mro__
+        for name, method in vars(kind).items()
         if not name.startswith("_")
         and {"message", "header", "return"} == getattr(method, "__annotations__", {}).keys()
     }

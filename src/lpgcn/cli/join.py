@@ -13,11 +13,16 @@ from lpgcn.cli.options import SectionedCommand, data_asked, field_options
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.errors import LpgcnError
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
     from lpgcn.runtime.hosts.nats.carrier import Carrier
     from lpgcn.runtime.runs.carrying import Vehicle
+
+
+class NoPartError(LpgcnError):
+    """A client that came too late."""
 
 
 @click.command(
@@ -98,6 +103,11 @@ def join(
             log("ended", carrier=carried, text=text)
         elif not as_json:
             say(text)
+    if not (state / "model").is_dir():
+        raise NoPartError(
+            "the run was over before this client could take part, so that it has no model; join "
+            "the federation's next run"
+        )
     _show(vehicle, text, str(split.user_ids[0]), k, state, as_json)
 
 

@@ -8,11 +8,11 @@ never a key, a token, or an item in it: what is wrong with somebody's data is to
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from threading import Lock
 from typing import Any, Final
 
 import click
@@ -30,7 +30,7 @@ class EventLog:
     """Writes lines; from any thread."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, event: str, *, level: str = "info", **fields: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -72,6 +72,7 @@ def telling(*, log_json: bool, as_json: bool) -> Iterator[EventLog | None]:
             log("log", level=level, logger=logger, message=message)
 
         stack.enter_context(_records(tell, logging.INFO))
+        stack.enter_context(_thread_errors(log))
         stack.enter_context(warnings.catch_warnings())
         warnings.showwarning = lambda _, category, *__, **___: log(
             "warning", level="warning", kind=category.__name__, message=_UNTOLD
@@ -83,6 +84,22 @@ def telling(*, log_json: bool, as_json: bool) -> Iterator[EventLog | None]:
             if as_json:
                 print_json({"error": {"type": type(error).__name__, "message": text_of(error)}})
             raise click.exceptions.Exit(code) from error
+
+
+@contextmanager
+def _thread_errors(log: EventLog) -> Iterator[None]:
+    """What ends a thread is a line as well, and no traceback."""
+    before = threading.excepthook
+
+    def hook(found: threading.ExceptHookArgs) -> None:
+        name = found.thread.name if found.thread else ""
+        log("thread_failed", level="error", thread=name, error=found.exc_type.__name__)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 Tell = Callable[[str, str, str], None]

@@ -38,9 +38,10 @@ def serving_options(command: Any) -> Any:
     """How a server deals with its members: for `serve` and `federation up`."""
     for option in reversed(
         (
-            # Not --patience, which is the configuration's, in epochs.
+            # The configuration's own patience, in epochs, is in its file only.
             click.option(
-                "--silence",
+                "--patience",
+                "silence",
                 type=click.FloatRange(min=1),
                 default=60.0,
                 show_default=True,
@@ -118,7 +119,7 @@ Examples:
 @config_option
 @serving_options
 @json_option
-@field_options(Config, "Configuration", without=("mode", "never_convolve"))
+@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
 def serve(
     folder: Path,
     broker: str,

@@ -46,7 +46,7 @@ Examples:
 @serving_options
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without=("mode", "never_convolve"))
+@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
 def up(
     dataset: str | None,
     hosts: int,

@@ -16,7 +16,6 @@ import msgspec
 from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.data import Split
-from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError

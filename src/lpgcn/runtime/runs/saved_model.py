@@ -18,8 +18,8 @@ from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Evaluation, evaluate, top_items
 from lpgcn.files import write_atomically
 from lpgcn.runtime.arrays import packed
-from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.engines.engine import Part, Vectors, masked_items
+from lpgcn.runtime.machine import Machine
 
 FORMAT: Final = 1
 

@@ -25,7 +25,6 @@ from typing import Any, Union
 
 import msgspec
 
-from lpgcn.cli.serve import serve
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats import jwt
@@ -341,7 +340,7 @@ class Field:
         self._add(
             "server", "serve", "--federation", self.federation.path, "--broker", self.broker.url,
             "--catalogue", self.folder / "catalogue.txt", "--clients", clients,
-            "--state", self.server_folder, "--seed", SEED, _patience_flag(), self.patience,
+            "--state", self.server_folder, "--seed", SEED, "--patience", self.patience,
             *(part for name, value in options.items() for part in (f"--{name}", value)),
         )  # fmt: skip
 
@@ -499,12 +498,6 @@ class Field:
         for party in self.parties.values():
             party.kill()
         self.broker.close()
-
-
-def _patience_flag() -> str:
-    """Seconds of silence, and not the configuration's patience in epochs."""
-    options = [one for one in serve.params if "Seconds of silence" in getattr(one, "help", "")]
-    return options[0].opts[0]
 
 
 @contextmanager

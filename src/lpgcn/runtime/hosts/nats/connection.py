@@ -349,7 +349,8 @@ def _refusal(error: Exception) -> NetworkError | None:
 
 async def _close(client: Client) -> None:
     """After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
-    connection that is closed already."""
-    with contextlib.suppress(OSError, TimeoutError):
+    connection that is closed already; and where its own tasks ended first, it passes on that they
+    were cancelled."""
+    with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
