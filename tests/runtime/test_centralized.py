@@ -311,8 +311,8 @@ class Glued:
                 self.tables[name][key][rows] = value
 
     def step(self, epoch: int, step: int, learning_rate: float) -> None:
-        term = [one for one in self.terms if (one.epoch, one.step) <= (epoch, step)][-1]
-        if term is not self.term:
+        begun = [one for one in self.terms if (one.epoch, one.step) <= (epoch, step)]
+        for term in begun[self.terms.index(self.term) + 1 :]:
             self.put_back()
             joined = sorted({*term.members} - {*self.term.members})
             for key, value in self.initial.items():

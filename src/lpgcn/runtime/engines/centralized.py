@@ -324,6 +324,8 @@ class Centralized:
 
 
 def _check_members(terms: Sequence[Term], n_users: int) -> None:
+    if terms and not begun(terms, 0, 0):
+        raise TermError("no term has begun at epoch 0, step 0: the log is incomplete")
     for term in terms:
         if term.members[-1] >= n_users:
             raise TermError(

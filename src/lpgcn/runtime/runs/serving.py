@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import write_terms
+
+_SECONDS_TO_ANSWER: Final = 5.0
+"""For carriers that run while the server begins: they answer its roll call at once."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def serve(
         if summary := run_folder.summary():
             # A server that was killed at the very end may not have told everybody.
             with open_board(federation, config, catalogue, options, folder, serving) as board:
-                _tell_the_end(board, summary, Roster(folder / "roster.json").names())
+                names = Roster(folder / "roster.json").names()
+                _tell_the_end(board, summary, names, _SECONDS_TO_ANSWER)
             return summary
     else:
         # Before anybody is asked for anything: who is killed in initialisation begins once more,
@@ -117,9 +121,11 @@ def serve(
         return summary
 
 
-def _tell_the_end(board: Switchboard, summary: Summary, also: Iterable[str] = ()) -> None:
-    recall = summary.test["recall@20"]
-    board.finish(f"the run is over: Recall@20 {recall:.4f} on the test set", also=also)
+def _tell_the_end(
+    board: Switchboard, summary: Summary, also: Iterable[str] = (), timeout: float = 20.0
+) -> None:
+    text = f"the run is over: Recall@20 {summary.test['recall@20']:.4f} on the test set"
+    board.finish(text, also=also, timeout=timeout)
 
 
 def open_board(

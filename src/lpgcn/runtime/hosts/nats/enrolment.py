@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -48,13 +48,6 @@ _log = logging.getLogger(__name__)
 
 class EnrolmentError(LpgcnError):
     """A newcomer was not let in, or nobody answered it."""
-
-
-class Message(Protocol):
-    """What is needed of a `nats.aio.msg.Msg`."""
-
-    subject: str
-    data: bytes
 
 
 class EnrolmentRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
