@@ -52,7 +52,7 @@ def main() -> None:
         serving = Serving(split.n_users)
         catalogue = Catalogue.read(local.catalogue)
         with (
-            local.processes(config.seed) as hosts,
+            local.processes(config) as hosts,
             open_board(
                 split.name, config, catalogue, local.options(), local.server, serving
             ) as board,

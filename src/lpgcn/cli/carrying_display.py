@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -19,6 +19,9 @@ from lpgcn.runtime.runs.carrying import CarryingEvents
 
 SECONDS_BETWEEN: Final = 30.0
 """Two lines about progress."""
+
+if TYPE_CHECKING:
+    from lpgcn.runtime.hosts.nats.jwt import Key
 
 
 class _Carrying(CarryingEvents):
@@ -121,6 +124,17 @@ def carrying_events(log: EventLog | None, name: str) -> CarryingEvents:
     return CarryingDisplay() if log is None else CarryingLog(log, name)
 
 
+def _kept_key(path: Path) -> Key:
+    from lpgcn.runtime.hosts.nats.credentials import read_private, write_private
+    from lpgcn.runtime.hosts.nats.jwt import Key, Kind
+
+    if path.exists():
+        return Key(read_private(path, "the seed of a newcomer's key").decode().strip(), Kind.USER)
+    key = Key.generate(Kind.USER)
+    write_private(path, key.reveal())
+    return key
+
+
 def connect_options(
     path: Path, broker: str | None, name: str | None, state: Path
 ) -> tuple[str, dict[str, Any]]:
@@ -136,8 +150,12 @@ def connect_options(
         elif name is None:
             raise click.UsageError(f"{path} is an invitation: say with --name who you are.")
         else:
-            credentials = asyncio.run(enrol(credentials, name, urls=(broker,) if broker else ()))
+            urls = (broker,) if broker else ()
+            # Kept before anybody is asked: who is stopped in the middle asks again with this key.
+            key = _kept_key(state / "own.seed")
+            credentials = asyncio.run(enrol(credentials, name, urls=urls, key=key))
             credentials.save(own)
+            (state / "own.seed").unlink()
     if broker is not None:
         credentials = msgspec.structs.replace(credentials, urls=(broker,))
     return credentials.name, credentials.connect_options()

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from lpgcn.cli.join import stop_on_signal
-from lpgcn.cli.options import SectionedCommand, field_options, source_asked
+from lpgcn.cli.options import SectionedCommand, field_options, source_asked, suite_option
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
+from lpgcn.config import Suite
 from lpgcn.runtime.runs.source import Source
 
 
@@ -59,6 +60,7 @@ Example:
     help="One seed for all parties, as the server's --seed, so that the run can be repeated and "
     "compared; otherwise every client draws its own.",
 )
+@suite_option
 @log_json_option
 @json_option
 @field_options(Source, "Data, and files of your own")
@@ -69,6 +71,7 @@ def host(
     broker: str | None,
     state: Path,
     experiment_seed: int | None,
+    suite: Suite,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -91,12 +94,17 @@ def host(
         name, options = connect_options(credentials_file, broker, None, state)
         people = passengers(split, chosen, state, experiment_seed)
         keep_freed_memory()
-        # Clients live as long as this process, and nothing here makes cycles.
-        gc.collect()
-        gc.disable()
+        # Clients live as long as this process: looking for garbage among a million live objects
+        # would only take time, so that it is done seldom.
+        gc.set_threshold(100_000, 50, 1000)
         try:
             text, vehicle = carry(
-                options, name, people, events=carrying_events(log, name), started=stop_on_signal
+                options,
+                name,
+                people,
+                suite=suite,
+                events=carrying_events(log, name),
+                started=stop_on_signal,
             )
         except KeyboardInterrupt:
             raise Stopped("the same command goes on") from None

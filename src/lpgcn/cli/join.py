@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, data_asked, field_options
+from lpgcn.cli.options import SectionedCommand, data_asked, field_options, suite_option
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.config import Suite
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.runs.source import Source
 
@@ -53,6 +54,7 @@ Example:
     help="This client's own folder: keys, checkpoints, and at the end its model.",
 )
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@suite_option
 @log_json_option
 @json_option
 @field_options(Source, "Data", without=("train",))
@@ -63,6 +65,7 @@ def join(
     train: str,
     state: Path,
     k: int,
+    suite: Suite,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -92,6 +95,7 @@ def join(
                 options,
                 carried,
                 [alone],
+                suite=suite,
                 events=carrying_events(log, carried),
                 started=stop_on_signal,
             )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 import msgspec
 from msgspec import inspect
 
-from lpgcn.config import Config, parse, read_toml
+from lpgcn.config import Config, Suite, parse, read_toml
 from lpgcn.runtime.runs.source import Source
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -73,6 +73,15 @@ config_option = click.option(
     "config_file",
     type=click.Path(path_type=Path),
     help="A TOML file with any keys of a configuration; flags override it.",
+)
+
+
+suite_option = click.option(
+    "--suite",
+    type=click.Choice(get_args(Suite)),
+    default="sealed",
+    show_default=True,
+    help="What is encrypted under which key; a server with another suite is refused.",
 )
 
 

@@ -191,6 +191,11 @@ class PhaseOrder:
         if header.phase == Phase.RESUME and header.begins_stretch and not header.layer:
             return PHASES[Phase.RESUME]
         passed = header.pass_number - last.pass_number
+        if header.stretch != last.stretch:
+            raise UnexpectedMessageError(
+                f"a message for {describe(header)}, after {describe(last)}; expected a RESUME "
+                "where a stretch begins"
+            )
         if (passed, header.phase, header.layer) not in _after(self, last.phase, last.layer, owns):
             expected = " or ".join(map(describe, self.after(last, owns=owns)))
             raise UnexpectedMessageError(

@@ -79,6 +79,11 @@ class Caller:
         self.ledger = Ledger(is_owner, before.lines())
 
     def begin_pass(self) -> None:
+        if (self._pass + 1) % STRETCH_PASSES == 0:
+            raise UnexpectedMessageError(
+                f"a stretch has {STRETCH_PASSES} passes, and all are used; stop the run, and it "
+                "goes on in the next one"
+            )
         self._pass += 1
 
     def carry_out(self, round_: Round) -> None:

@@ -125,7 +125,7 @@ class Server:
         return self.term.topology
 
     def _count_interactions(self, listed: int) -> int:
-        """Σ|I_u|, the length of an epoch; of a client's own number the server learns nothing."""
+        """Σ|I_u|, the length of an epoch; it says no more about a client than its list does."""
         total = round(self._sum(Phase.COUNT))
         if not 0 < total <= listed:
             raise MalformedMessageError(

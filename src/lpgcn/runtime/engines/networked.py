@@ -170,9 +170,10 @@ class Networked(Federation):
             self._given_up = frozenset()
 
     def _take_sessions(self, members: Int64) -> None:
-        present = self._exchange.present()
         wanted = members.tolist()
+        # Before looking: who restarts in between is told of.
         self._exchange.watch_members(wanted)
+        present = self._exchange.present()
         self._sessions = {one: present[one].session for one in wanted if one in present}
 
     def inspector(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from lpgcn.checkpoints import InFolder
+from lpgcn.config import Suite
 from lpgcn.data import DataError, Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
@@ -115,8 +116,12 @@ class Vehicle:
     """The clients of one process, made when the server has let them in."""
 
     def __init__(
-        self, passengers: Iterable[Passenger], events: CarryingEvents | None = None
+        self,
+        passengers: Iterable[Passenger],
+        suite: Suite = "sealed",
+        events: CarryingEvents | None = None,
     ) -> None:
+        self._suite = suite
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._fingerprint, self._updated = events, "", -1
@@ -136,6 +141,11 @@ class Vehicle:
             about = msgspec.msgpack.decode(welcome.about, type=About)
         except msgspec.DecodeError as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
+        if about.config.suite != self._suite:
+            raise CarryingError(
+                f"the server's suite is {about.config.suite!r}, expected {self._suite!r}, which "
+                "protects other things: see docs/PRIVACY.md, and give --suite if you agree"
+            )
         self.about, ids = about, about.catalogue.item_ids
         shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
         for number, index in welcome.indices.items():
@@ -198,7 +208,7 @@ class Vehicle:
         """What a client needs to recommend without the server."""
         assert self.about is not None, "clients are made when they are let in"
         one = self._passengers[number]
-        _model(one, self.about, user, items, seen).save(one.folder / "model")
+        _model(one, self.about, user, items, seen).save(one.folder / "model", mode=0o600)
 
     def fingerprints(self) -> set[str]:
         """Of the key directories that the clients were given."""
@@ -263,12 +273,14 @@ def carry(
     name: str,
     passengers: Iterable[Passenger],
     *,
+    suite: Suite = "sealed",
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
 ) -> tuple[str, Vehicle]:
-    """Answer the server until the run is over; what it said then, and the clients."""
+    """Answer the server until the run is over; what it said then, and the clients. A server with
+    another suite is refused before anything is sent to it."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, listening)
+    vehicle = Vehicle(passengers, suite, listening)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )

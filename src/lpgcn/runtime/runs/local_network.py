@@ -67,7 +67,7 @@ class LocalNetwork:
     def broker(self) -> Broker:
         return Broker(self.federation.config, log=self.folder / "broker.log")
 
-    def host_command(self, number: int, seed: int) -> list[str]:
+    def host_command(self, number: int, config: Config) -> list[str]:
         users, source = self.users(number), self._source
         command = [sys.executable, "-P", "-m", "lpgcn", "host", source.dataset]
         defaults = Source(dataset=source.dataset)
@@ -79,13 +79,14 @@ class LocalNetwork:
         return [
             *command, "--users", f"{users.start}-{users.stop - 1}",
             "--credentials", str(self.credentials(self.names[number])),
-            "--state", str(self.clients), "--experiment-seed", str(seed),
+            "--state", str(self.clients), "--experiment-seed", str(config.seed),
+            "--suite", config.suite,
         ]  # fmt: skip
 
-    def start_host(self, number: int, seed: int) -> subprocess.Popen[bytes]:
+    def start_host(self, number: int, config: Config) -> subprocess.Popen[bytes]:
         with (self.folder / "hosts" / f"{self.names[number]}.log").open("ab") as log:
             return subprocess.Popen(
-                self.host_command(number, seed), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                self.host_command(number, config), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -94,13 +95,13 @@ class LocalNetwork:
         return Credentials.load(self.federation.server_credentials).connect_options()
 
     @contextmanager
-    def processes(self, seed: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    def processes(self, config: Config) -> Iterator[list[subprocess.Popen[bytes]]]:
         """The broker and the hosts, as long as they are needed."""
         with ExitStack() as stack:
             stack.enter_context(self.broker())
             hosts = []
             for number in range(len(self.names)):
-                hosts.append(self.start_host(number, seed))
+                hosts.append(self.start_host(number, config))
                 stack.callback(_end, hosts[-1])
             yield hosts
 
@@ -111,7 +112,7 @@ class LocalNetwork:
         observer: ServingObserver | None = None,
     ) -> Summary:
         """All of it, to the end."""
-        with self.processes(config.seed) as hosts:
+        with self.processes(config) as hosts:
             summary = serve(
                 self._split.name, config, Catalogue.read(self.catalogue), self.options(),
                 self.server, serving, observer,

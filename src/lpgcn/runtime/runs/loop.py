@@ -187,7 +187,7 @@ class Loop:
         self._observer.epoch_done(metrics)
 
     def _checkpoint(self) -> None:
-        """Everybody has the new one before anybody forgets the one before the last."""
+        """Everybody has the new one before the run counts on it; the one before it stays."""
         renewed = True
         while renewed:
             number = self._number + 1

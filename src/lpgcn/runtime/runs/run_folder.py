@@ -12,6 +12,7 @@ summary.json      what came out, written last
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,8 +109,8 @@ class RunFolder:
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder with another run, unless `overwrite`."""
         present = [path for path in (*self._files, *self._folders) if path.exists()]
-        # Parties that did not get as far as a first step have left no more than that they tried.
-        if present not in ([], [self.state]) and not overwrite:
+        # A run that did not get as far as its first step has left no more than that it tried.
+        if not {*present} <= {self.state, self._data} and not overwrite:
             raise RunFolderError(
                 f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
                 "continue it with --resume, replace it with --overwrite, or choose another --out"
@@ -173,7 +174,9 @@ class RunFolder:
         """Those of the run that are complete. What a kill left half-written is removed."""
         self._bring_back()
         for stale in self.path.rglob(".*.tmp"):
-            stale.unlink()
+            # What this process is writing now, in another thread, is not stale.
+            if not stale.name.endswith(f".{os.getpid()}.tmp"):
+                stale.unlink(missing_ok=True)
         return self._progress.numbers()
 
     def progress(self, number: int) -> Progress:

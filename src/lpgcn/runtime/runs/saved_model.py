@@ -95,7 +95,7 @@ class Recommender:
         vectors = self.vectors
         return evaluate(vectors.users, vectors.items, masked, heldout, at, ranker)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, *, mode: int = 0o666) -> None:
         """`config.json` is written last: a folder that has one is complete."""
         arrays = {
             "users": self.vectors.users,
@@ -103,11 +103,11 @@ class Recommender:
             "seen_offsets": self.seen.by_user.offsets,
             "seen_items": self.seen.by_user.values,
         }
-        write_atomically(folder / "vectors.safetensors", packed(arrays))
+        write_atomically(folder / "vectors.safetensors", packed(arrays), mode=mode)
         ids = _ModelIds(list(self.user_ids), list(self.item_ids))
-        write_atomically(folder / "ids.json", msgspec.json.encode(ids))
+        write_atomically(folder / "ids.json", msgspec.json.encode(ids), mode=mode)
         card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
-        write_atomically(folder / "config.json", card)
+        write_atomically(folder / "config.json", card, mode=mode)
 
     @classmethod
     def load(cls, folder: Path | str) -> Recommender:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, ConfigError
+from lpgcn.errors import LpgcnError
 from lpgcn.plan import PlanOptions, Progress, TokenGraph, make_plan
 from lpgcn.plan.graph import Plan
 from lpgcn.protocol.server.server import Planner
@@ -24,6 +26,7 @@ from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summar
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import write_terms
 
+_log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
 """For carriers that run while the server begins: they answer its roll call at once."""
 
@@ -157,7 +160,13 @@ def open_board(
 
 def _let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
     def hear(subject: str, payload: bytes) -> None:
-        if reply := desk.reply_to(subject, payload):
+        try:
+            reply = desk.reply_to(subject, payload)
+        except LpgcnError as error:
+            # A newcomer asks again; a disk that is full must not end everybody's run.
+            _log.warning("a newcomer could not be let in: %s", error)
+            return
+        if reply:
             board.connection.post([reply])
 
     board.connection.subscribe(f"{ENROL}.*", hear)

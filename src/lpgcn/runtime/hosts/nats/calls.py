@@ -165,7 +165,7 @@ class Call:
             return False
         body: bytes | MemberError | None
         if isinstance(frame, f.Failure):
-            body = MemberError(asked.index, frame.kind, frame.text)
+            body = MemberError(asked.index, f.shown(frame.kind), f.shown(frame.text))
         elif (body := self._assembler.add(subject, frame)) is None:
             return True
         with self._lock:

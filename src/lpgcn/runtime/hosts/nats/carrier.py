@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from lpgcn import __version__
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.protocol.errors import ReplayedMessageError
@@ -121,9 +122,9 @@ class Carrier:
             elif isinstance(item, f.Welcome):
                 self._enter(item)
             elif isinstance(item, f.Refused):
-                raise RefusedError(f"the server refused {self._name!r}: {item.reason}")
+                raise RefusedError(f"the server refused {self._name!r}: {f.shown(item.reason)}")
             elif isinstance(item, f.Finished):
-                return item.text
+                return f.shown(item.text)
             elif isinstance(item, f.RollCall):
                 self._say_hello()
             elif isinstance(item, Exception):
@@ -170,7 +171,10 @@ class Carrier:
             # The client is as it was before, and the server asks again.
             self._events.storage_failed(error)
         except LpgcnError as error:
-            failure = f.Failure(request, type(error).__name__, str(error)[:_TEXT])
+            # Where this device keeps its files is nobody else's business.
+            private = isinstance(error, CheckpointError)
+            text = "its checkpoint is missing or damaged" if private else str(error)[:_TEXT]
+            failure = f.Failure(request, type(error).__name__, text)
             self._put(number, [f.encode(failure)])
         finally:
             self._queued.discard((number, request))

@@ -107,7 +107,7 @@ class Connection:
             self._listening.append((subject, receive))
             if self._client is not None:
                 await self._listen(self._client, subject, receive)
-                await self._client.flush()
+                await _flush(self._client)
 
         with contextlib.suppress(errors.Error):
             # What is not connected now is subscribed to when it is again.
@@ -190,7 +190,7 @@ class Connection:
             await asyncio.wait_for(self._idle.wait(), _FLUSH_SECONDS)
         if client.is_connected:
             with contextlib.suppress(errors.Error, OSError):
-                await client.flush(timeout=_FLUSH_SECONDS)
+                await _flush(client)
         await _close(client)
 
     async def _connect(self) -> Client | None:
@@ -354,3 +354,10 @@ async def _close(client: Client) -> None:
     with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
+
+
+async def _flush(client: Client) -> None:
+    """Twice: nats-py writes its ping at once, possibly ahead of what is still in its buffer; the
+    second one comes after that."""
+    for _ in range(2):
+        await client.flush(timeout=_FLUSH_SECONDS)

@@ -43,8 +43,6 @@ _ASK_AGAIN: Final = 2.0
 _CLOSE_WITHIN: Final = 1.0
 _log = logging.getLogger(__name__)
 
-"""As `nats.aio.client.Client.publish`."""
-
 
 class EnrolmentError(LpgcnError):
     """A newcomer was not let in, or nobody answered it."""

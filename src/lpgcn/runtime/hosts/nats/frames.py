@@ -19,6 +19,9 @@ CHUNK_BYTES: Final = 512 * 1024
 LIMIT_BYTES: Final = 1 << 28
 """Of one body; no message of the protocol comes near it."""
 BEAT_SECONDS: Final = 2.0
+PIECE_BYTES: Final = 1024
+"""What a part that waits for the others takes besides its body, generously."""
+_TEXT: Final = 4000
 
 
 class FrameError(LpgcnError):
@@ -152,6 +155,12 @@ def cut_frame(frame: Frame, request: int) -> Iterator[bytes]:
     return iter([data]) if len(data) <= CHUNK_BYTES else cut(request, data)
 
 
+def shown(text: str) -> str:
+    """What somebody else wrote, as it may be shown: not too long, and nothing that steers a
+    terminal."""
+    return "".join(letter for letter in text[:_TEXT] if letter.isprintable())
+
+
 class Assembler:
     """Joins parts: in any order, some of them twice, those of several sendings mixed.
 
@@ -175,7 +184,7 @@ class Assembler:
         if part.part in pieces:
             return None
         pieces[part.part] = part.body
-        self.held += len(part.body)
+        self.held += len(part.body) + PIECE_BYTES
         if len(pieces) < part.parts:
             self._make_room()
             return None
@@ -191,7 +200,7 @@ class Assembler:
 
     def _check(self, sender: str, part: Part) -> None:
         last = part.part == part.parts - 1
-        full = part.parts == 1 or last or len(part.body) == CHUNK_BYTES
+        full = part.parts == 1 or (last and part.body) or len(part.body) == CHUNK_BYTES
         if not (0 <= part.part < part.parts and len(part.body) <= CHUNK_BYTES and full):
             raise FrameError(
                 f"part {part.part} of {part.parts} with {len(part.body)} bytes, from {sender}"
@@ -207,4 +216,4 @@ class Assembler:
             self._drop(next(iter(self._begun)))
 
     def _drop(self, key: tuple[str, int, int, int]) -> None:
-        self.held -= sum(map(len, self._begun.pop(key).values()))
+        self.held -= sum(len(one) + PIECE_BYTES for one in self._begun.pop(key).values())

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
 from lpgcn.runtime.hosts.nats.frames import Offer
+
+LARGEST: Final = 1 << 31
+"""Numbers of clients have 32 bits in a message."""
 
 
 class RosterError(LpgcnError):
@@ -59,7 +63,7 @@ class Roster:
         # Who has a wish comes first, so that nobody without one takes what is wished for.
         for offer in sorted(new, key=lambda offer: (offer.wish is None, offer.number)):
             index = offer.wish
-            if index is None or index < 0 or index in self._taken:
+            if index is None or not 0 <= index < LARGEST or index in self._taken:
                 index = self._next_free()
             self._indices[name, offer.number] = index
             self._taken.add(index)
