@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
 
+Saved = TypeVar("Saved", bound=msgspec.Struct)
 KEPT: Final = 2
 _DIGEST_BYTES: Final = 32
 _NAME: Final = "checkpoint-"
@@ -124,6 +127,19 @@ class InFolder:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{_NAME}{number}"
+
+
+def unpacked(content: bytes, kind: type[Saved], what: str, *, version: int | None = None) -> Saved:
+    """The struct of which a checkpoint consists, in this version of its field `format`."""
+    try:
+        found = msgspec.msgpack.decode(content, type=kind)
+    except msgspec.DecodeError as error:
+        raise CheckpointError(f"{what} cannot be read: {error}") from error
+    if version is not None and (its := getattr(found, "format", None)) != version:
+        raise CheckpointError(
+            f"{what} has format {its}, expected {version}; use the version of lpgcn that wrote it"
+        )
+    return found
 
 
 def _not_there(number: int, present: list[int], where: str) -> CheckpointError:

@@ -164,3 +164,9 @@ def test_a_checkpoint_is_written_as_it_was_read() -> None:
     assert FILE["wire"]["a client's next checkpoint"] == FILE["wire"]["a client's checkpoint"]
     opened, plain = FILE["wire"]["estate, opened"], SCRIPT["node_states"](2).tobytes().hex()
     assert opened == plain != FILE["wire"]["estate"]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+def test_a_header_can_be_read_without_the_rest(message: m.Message) -> None:
+    run, party = m.run_of(message), int.from_bytes(message.header[-4:], "big")
+    assert m.header_of(m.encode(message)) == m.read_header(message, run, party)

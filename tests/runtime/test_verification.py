@@ -12,7 +12,7 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.runtime.engines.federated import Federated
-from lpgcn.runtime.verification import Comparison, _difference, verify
+from lpgcn.runtime.verification import Comparison, largest_difference, verify
 
 CONFIG = Config(layers=2, dim=4, batch_size=16, planner="cover")
 
@@ -83,8 +83,8 @@ def test_the_largest_difference_is_told(
 
 def test_bits_that_differ_without_a_difference_are_told() -> None:
     zeros = np.zeros((2, 3), dtype=np.float32)
-    assert _difference(zeros, zeros.copy()) == 0
-    assert 0 < _difference(zeros, -zeros) < 1e-300
+    assert largest_difference(zeros, zeros.copy()) == 0
+    assert 0 < largest_difference(zeros, -zeros) < 1e-300
 
 
 def test_a_difference_of_the_loss_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,13 @@ import click
 import msgspec
 
 from lpgcn.cli.logs import EventLog
+from lpgcn.cli.program import Stopped
 from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
+from lpgcn.config import Suite
 from lpgcn.files import StorageError
-from lpgcn.runtime.runs.carrying import CarryingEvents
+from lpgcn.runtime.hosts.nats.carrier import Carrier
+from lpgcn.runtime.runs.carrying import CarryingEvents, Passenger, Vehicle, carry
 
 SECONDS_BETWEEN: Final = 30.0
 """Two lines about progress."""
@@ -120,8 +124,32 @@ class CarryingLog(_Carrying):
         self._tell("storage_failed", level="warning", message=str(error))
 
 
-def carrying_events(log: EventLog | None, name: str) -> CarryingEvents:
-    return CarryingDisplay() if log is None else CarryingLog(log, name)
+def carried(
+    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite
+) -> tuple[str, Vehicle]:
+    """Carry these clients until the run is over, and be stopped by whoever stops the command."""
+    events = CarryingDisplay() if log is None else CarryingLog(log, name)
+    try:
+        text, vehicle = carry(
+            options, name, people, suite=suite, events=events, started=_stop_on_signal
+        )
+    except KeyboardInterrupt:
+        text = ""
+    if not text:
+        raise Stopped("the same command goes on")
+    if log is not None:
+        log("ended", carrier=name, clients=len(vehicle.clients), text=text)
+    return text, vehicle
+
+
+def _stop_on_signal(carrier: Carrier) -> None:
+    """SIGTERM and Ctrl-C: after the present request, and with a goodbye."""
+
+    def stop(*_: Any) -> None:
+        carrier.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
 
 
 def _kept_key(path: Path) -> Key:

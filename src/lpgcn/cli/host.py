@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-from lpgcn.cli.join import stop_on_signal
 from lpgcn.cli.options import SectionedCommand, field_options, source_asked, suite_option
-from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
 from lpgcn.config import Suite
@@ -81,10 +79,10 @@ def host(
     DATASET is a name that `lpgcn data list` shows, or, with --train, what your own data is called.
     A client is its user's row: its number in the federation is the same, if that is free.
     """
-    from lpgcn.cli.carrying_display import carrying_events, connect_options
+    from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
     from lpgcn.runtime.memory import keep_freed_memory
-    from lpgcn.runtime.runs.carrying import carry, passengers
+    from lpgcn.runtime.runs.carrying import passengers
 
     with telling(log_json=log_json, as_json=as_json) as log:
         split = source_asked(dataset, fields).open()
@@ -97,21 +95,7 @@ def host(
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
-        try:
-            text, vehicle = carry(
-                options,
-                name,
-                people,
-                suite=suite,
-                events=carrying_events(log, name),
-                started=stop_on_signal,
-            )
-        except KeyboardInterrupt:
-            raise Stopped("the same command goes on") from None
-        if not text:
-            raise Stopped("the same command goes on")
-        if log is not None:
-            log("ended", carrier=name, clients=len(vehicle.clients), text=text)
+        text, vehicle = carried(log, name, options, people, suite)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpgcn.cli.options import SectionedCommand, data_asked, field_options, suite_option
-from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
 from lpgcn.config import Suite
@@ -18,7 +16,6 @@ from lpgcn.errors import LpgcnError
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
-    from lpgcn.runtime.hosts.nats.carrier import Carrier
     from lpgcn.runtime.runs.carrying import Vehicle
 
 
@@ -75,9 +72,9 @@ def join(
     Runs until the federation has trained its model, reconnects by itself, and prints this user's
     recommendations at the end. What it is about never leaves this machine but as the protocol says.
     """
-    from lpgcn.cli.carrying_display import carrying_events, connect_options
+    from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
-    from lpgcn.runtime.runs.carrying import carry, passengers
+    from lpgcn.runtime.runs.carrying import passengers
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = Source(**data_asked(None, {**fields, "train": train}))
@@ -87,25 +84,11 @@ def join(
                 f"--data has {split.n_users} users; expected the interactions of one. Many users "
                 "on one machine are for `lpgcn host`."
             )
-        carried, options = connect_options(credentials_file, broker, name, state)
+        own_name, options = connect_options(credentials_file, broker, name, state)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
-        try:
-            text, vehicle = carry(
-                options,
-                carried,
-                [alone],
-                suite=suite,
-                events=carrying_events(log, carried),
-                started=stop_on_signal,
-            )
-        except KeyboardInterrupt:
-            raise Stopped("the same command goes on") from None
-        if not text:
-            raise Stopped("the same command goes on")
-        if log is not None:
-            log("ended", carrier=carried, text=text)
-        elif not as_json:
+        text, vehicle = carried(log, own_name, options, [alone], suite)
+        if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():
         raise NoPartError(
@@ -113,16 +96,6 @@ def join(
             "the federation's next run"
         )
     _show(vehicle, text, str(split.user_ids[0]), k, state, as_json)
-
-
-def stop_on_signal(carrier: Carrier) -> None:
-    """SIGTERM and Ctrl-C: after the present request, and with a goodbye."""
-
-    def stop(*_: Any) -> None:
-        carrier.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
 
 
 def _show(vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: bool) -> None:

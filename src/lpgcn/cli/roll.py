@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import Lock
+from typing import Final
 
 _NAMED = 3
+
+
+GOOD_PART: Final = 10
+
+
+def worth_telling(present: int, told: int, wanted: int) -> bool:
+    """Whether so many members are something new: all, the first count, or a good part more or less
+    than was told."""
+    return present == wanted or told < 0 or abs(present - told) * GOOD_PART >= wanted
 
 
 class Roll:

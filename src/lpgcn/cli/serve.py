@@ -12,13 +12,11 @@ import msgspec
 from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.terminal import (
-    duration,
     json_option,
-    metrics_table,
     print_json,
     say,
     show,
-    traffic_report,
+    summary_report,
 )
 from lpgcn.config import Config
 
@@ -187,12 +185,8 @@ def show_summary(summary: Summary, state: Path | None) -> None:
     """`state` is where more can be found, if anywhere."""
     where = "Nothing was kept" if state is None else f"The results are in {state}"
     files = "" if state is None else " (summary.json, metrics.jsonl, terms.jsonl)"
-    title = f"{summary.dataset} · {summary.model} · over a network"
     show(
-        metrics_table({"validation": summary.valid, "test": summary.test}, title),
-        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
-        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
-        f"{where}{files}; every model stayed on its client.",
+        *summary_report(
+            summary, "over a network", f"{where}{files}; every model stayed on its client."
+        )
     )
-    if summary.traffic is not None:
-        show(*traffic_report(summary.traffic))

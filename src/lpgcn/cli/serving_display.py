@@ -12,8 +12,8 @@ from rich import progress as rich_progress
 
 from lpgcn.cli.logs import EventLog
 from lpgcn.cli.progress import ProgressDisplay
-from lpgcn.cli.roll import Roll, clients
-from lpgcn.cli.serving_log import GOOD_PART, ServingLog
+from lpgcn.cli.roll import Roll, clients, worth_telling
+from lpgcn.cli.serving_log import ServingLog
 from lpgcn.cli.terminal import say
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
@@ -90,7 +90,7 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
             self._gathering.update(self._waiting, completed=present, total=wanted, missing=whom)
             return
         self._gathering.stop()
-        if present == wanted or self._told < 0 or abs(present - self._told) * GOOD_PART >= wanted:
+        if worth_telling(present, self._told, wanted):
             self._told = present
             say(f"{present:,} of {wanted:,} members are here" + (f"; {whom}" if whom else ""))
 

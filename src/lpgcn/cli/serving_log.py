@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.cli.logs import EventLog
+from lpgcn.cli.roll import worth_telling
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
 from lpgcn.runtime.engines.federation import Federation
@@ -16,8 +17,6 @@ from lpgcn.runtime.runs.serving import ServingObserver
 
 SECONDS_BETWEEN: Final = 10.0
 """Two lines about progress."""
-GOOD_PART: Final = 10
-"""A line is written when this part of the members has come or gone."""
 
 
 class ServingLog(ServingObserver):
@@ -80,11 +79,7 @@ class ServingLog(ServingObserver):
         self._tell("run_ended", **self._members())
 
     def gathering(self, present: int, wanted: int, missing: list[int]) -> None:
-        if (
-            present == wanted
-            or self._present < 0
-            or abs(present - self._present) * GOOD_PART >= wanted
-        ):
+        if worth_telling(present, self._present, wanted):
             self._present = present
             self._tell("gathering", present=present, wanted=wanted)
 

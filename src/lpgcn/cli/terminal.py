@@ -11,6 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lpgcn.runtime.runs.run_folder import Summary
     from lpgcn.runtime.traffic import TrafficSummary
 
 json_option = click.option(
@@ -75,6 +76,18 @@ def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -
     metrics = next(iter(columns.values()))
     rows = [[full(m), *(f"{values[m]:.4f}" for values in columns.values())] for m in metrics]
     return table(rows, "metric", *columns, title=title)
+
+
+def summary_report(summary: Summary, way: str, where: str) -> list[RenderableType]:
+    """What came out of a run, in which way it was run, and where more is."""
+    title = f"{summary.dataset} · {summary.model} · {way}"
+    return [
+        metrics_table({"validation": summary.valid, "test": summary.test}, title),
+        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
+        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
+        where,
+        *([] if summary.traffic is None else traffic_report(summary.traffic)),
+    ]
 
 
 def duration(seconds: float) -> str:

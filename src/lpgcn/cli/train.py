@@ -20,12 +20,10 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.terminal import (
-    duration,
     json_option,
-    metrics_table,
     print_json,
     show,
-    traffic_report,
+    summary_report,
 )
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -119,7 +117,8 @@ def train(
     if as_json:
         print_json({"out": str(out), **msgspec.to_builtins(summary)})
     else:
-        _show(summary, out)
+        files = "summary.json, metrics.jsonl, model/"
+        show(*summary_report(summary, summary.mode, f"The results are in {out} ({files})."))
 
 
 def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Source, Config]:
@@ -149,15 +148,3 @@ def _run(source: Source, config: Config, out: Path, options: dict[str, Any]) -> 
             raise
         again = shlex.join(["lpgcn", "train", "--out", str(out), "--resume"])
         raise Stopped(f"continue with: {again}") from None
-
-
-def _show(summary: Summary, out: Path) -> None:
-    title = f"{summary.dataset} · {summary.model} · {summary.mode}"
-    show(
-        metrics_table({"validation": summary.valid, "test": summary.test}, title),
-        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
-        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
-        f"The results are in {out} (summary.json, metrics.jsonl, model/).",
-    )
-    if summary.traffic is not None:
-        show(*traffic_report(summary.traffic))

@@ -115,13 +115,10 @@ def up(
 def _difference(
     network: LocalNetwork, source: Source, config: Config, folder: Path, summary: Summary
 ) -> float:
-    """The largest of any final vector or metric; bits that differ without one count as least."""
-    import math
-
-    import numpy as np
-
+    """The largest of any final vector or metric."""
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
+    from lpgcn.runtime.verification import largest_difference
 
     out = folder / "centralized"
     terms = network.server / "terms.jsonl"
@@ -130,9 +127,5 @@ def _difference(
     )
     ours, theirs = network.vectors(), Recommender.load(out).vectors
     differences = [abs(summary.test[name] - value) for name, value in expected.test.items()]
-    for name in ("users", "items"):
-        found, wanted = getattr(ours, name), getattr(theirs, name)
-        differences.append(float(np.abs(found - wanted).max()))
-        if found.tobytes() != wanted.tobytes():
-            differences.append(math.ulp(0.0))
-    return max(differences)
+    vectors = ((ours.users, theirs.users), (ours.items, theirs.items))
+    return max(*differences, *(largest_difference(*pair) for pair in vectors))

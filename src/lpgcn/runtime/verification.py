@@ -102,7 +102,7 @@ def _compared(
     for epoch, ((loss, valid, tables), other) in enumerate(zip(measured, expected, strict=True), 1):
         differences = [abs(loss - other[0])]
         differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
-        differences += [_difference(tables[name], value) for name, value in other[2].items()]
+        differences += [largest_difference(tables[name], value) for name, value in other[2].items()]
         yield Comparison(
             model=config.model,
             virtual_items=config.virtual_items,
@@ -115,7 +115,7 @@ def _compared(
         )
 
 
-def _difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+def largest_difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
     """The largest; bits that differ without one, as those of −0 do, count as the least number."""
     largest = float(np.abs(found - expected).max())
     return largest if largest or found.tobytes() == expected.tobytes() else math.ulp(0.0)

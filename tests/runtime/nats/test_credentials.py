@@ -26,6 +26,7 @@ from lpgcn.crypto.certificates import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.configuration import FederationError
+from lpgcn.runtime.hosts.nats.connection import close
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentDesk,
@@ -33,7 +34,6 @@ from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentRequest,
     Issuer,
     answer_enrolment,
-    close,
     enrol,
 )
 from lpgcn.runtime.hosts.nats.jwt import (

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
-from lpgcn.checkpoints import CheckpointError
+from lpgcn.checkpoints import unpacked
 from lpgcn.crypto import entry_bytes, fingerprint, proved_key
 from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.adam import Adam
@@ -90,16 +90,8 @@ class Party(Steps):
     @classmethod
     def resumed(cls, device: Device, number: int) -> Party:
         """From a checkpoint of its own."""
-        content = device.checkpoints.read(number)
-        try:
-            snapshot = msgspec.msgpack.decode(content, type=Snapshot)
-        except msgspec.DecodeError as error:
-            raise CheckpointError(f"checkpoint {number} cannot be read: {error}") from error
-        if snapshot.format != FORMAT:
-            raise CheckpointError(
-                f"checkpoint {number} has format {snapshot.format}, expected {FORMAT}; use the "
-                "version of lpgcn that wrote it"
-            )
+        content, what = device.checkpoints.read(number), f"checkpoint {number}"
+        snapshot = unpacked(content, Snapshot, what, version=FORMAT)
         standing, config = snapshot.standing, device.about.config
         sizes, owned = Sizes.of(config), len(standing.numbers("owned"))
         user = read_rows(snapshot.user, user_tables(config), sizes, 1)

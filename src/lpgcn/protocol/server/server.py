@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from lpgcn import fixed_point
-from lpgcn.checkpoints import CheckpointError
+from lpgcn.checkpoints import unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS, Evaluation
 from lpgcn.model.batches import Batches
@@ -213,15 +213,7 @@ class Server:
     @classmethod
     def restored(cls, content: bytes, config: Config, line: Line) -> Server:
         """From the server's own checkpoint; `resume` then takes everybody back to theirs."""
-        try:
-            saved = msgspec.msgpack.decode(content, type=Snapshot)
-        except msgspec.DecodeError as error:
-            raise CheckpointError(f"the server's checkpoint cannot be read: {error}") from error
-        if saved.format != FORMAT:
-            raise CheckpointError(
-                f"the server's checkpoint has format {saved.format}, expected {FORMAT}; use the "
-                "version of lpgcn that wrote it"
-            )
+        saved = unpacked(content, Snapshot, "the server's checkpoint", version=FORMAT)
         listed = Ragged(_unpack(saved.listed_offsets), _unpack(saved.listed))
         plan = Plan(_unpack(saved.owner), saved.planner)
         topology = Topology(listed, plan.owner, saved.seed)

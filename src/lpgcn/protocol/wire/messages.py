@@ -379,6 +379,14 @@ def read_header(message: Message, run: bytes, party: int) -> Header:
     return Header(pass_number, phase, layer)
 
 
+def header_of(data: bytes) -> Header:
+    """Of an encoded message, without decoding the rest: it is the last field of every one."""
+    if len(data) < HEADER_BYTES:
+        raise MalformedMessageError(f"a message of {len(data)} bytes, too short for a header")
+    _, _, pass_number, phase, layer, _ = _HEADER.unpack(data[-HEADER_BYTES:])
+    return Header(pass_number, phase, layer)
+
+
 @cache
 def content_fields(kind: type[Message]) -> dict[str, int]:
     """The names of a message's fields but for the header, and the lengths of their defaults."""

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from lpgcn.checkpoints import CheckpointError, Checkpoints
+from lpgcn.checkpoints import Checkpoints, unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import Evaluation
 from lpgcn.protocol.ledger import Ledger
@@ -81,10 +81,7 @@ class Federation:
         raise error
 
     def _restore(self, number: int) -> None:
-        try:
-            saved = msgspec.msgpack.decode(self._checkpoints.read(number), type=Saved)
-        except msgspec.DecodeError as error:
-            raise CheckpointError(f"checkpoint {number} cannot be read: {error}") from error
+        saved = unpacked(self._checkpoints.read(number), Saved, f"checkpoint {number}")
         self._server = Server.restored(saved.server, self._config, self._line)
         self._members = self._server.term.members
         self._at, self.terms = (saved.epoch, saved.step), saved.terms

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.protocol.phases import Phase
@@ -124,7 +126,9 @@ class Vehicle:
         self._suite = suite
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
-        self._events, self._fingerprint, self._updated = events, "", -1
+        self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
+        self._saved: dict[int, Floats] = {}
+        """The items' vectors of the prediction that each client has in its folder."""
         self._accepted: set[int] = set()
         """Clients that have answered since they were let in."""
         self.about: About | None = None
@@ -153,56 +157,40 @@ class Vehicle:
             profile = _profile(one, index, about, ids, b"" if shares is None else shares.tobytes())
             self.clients[number] = Client(profile, checkpoints=InFolder(one.folder))
         self._accepted.clear()
-        return {number: self._handler(number, client) for number, client in self.clients.items()}
+        return {number: partial(self._handle, number) for number in self.clients}
 
-    def _saving(self, number: int, client: Client) -> Handler:
+    def _handle(self, number: int, request: bytes) -> bytes:
         """The client itself; what it recommends from is in its folder before it answers, so that
         the server does not end the run before, and a process that is killed then has it."""
-        saved: Floats | None = None
-
-        def handle(request: bytes) -> bytes:
-            nonlocal saved
-            answer = self._asked(number, client, request)
-            prediction = client.party.prediction() if client.verified else None
-            if prediction is not None and prediction[1] is not saved:
+        client = self.clients[number]
+        answer = self._answered(number, client, request)
+        if client.verified:
+            prediction = client.party.prediction()
+            if prediction is not None and prediction[1] is not self._saved.get(number):
                 self._save_model(number, *prediction)
-                saved = prediction[1]
-            return answer
+                self._saved[number] = prediction[1]
+            self._tell(client.party, m.header_of(request))
+        return answer
 
-        return handle
-
-    def _asked(self, number: int, client: Client, request: bytes) -> bytes:
+    def _answered(self, number: int, client: Client, request: bytes) -> bytes:
         """In one run, whoever comes back is always asked to resume in a new stretch first."""
         try:
             answer = client.handle(request)
         except ReplayedMessageError:
-            if number not in self._accepted and _header(request).phase == Phase.RESUME:
+            if number not in self._accepted and m.header_of(request).phase == Phase.RESUME:
                 raise _OtherRunError(self._passengers[number].folder) from None
             raise
         self._accepted.add(number)
         return answer
 
-    def _handler(self, number: int, client: Client) -> Handler:
-        """Where somebody listens, what the client has done is told."""
-        events, known, answered = self._events, None, self._saving(number, client)
-        if events is None:
-            return answered
-
-        def handle(request: bytes) -> bytes:
-            nonlocal known
-            answer = answered(request)
-            if client.verified and client.party is not known:
-                known = client.party
-                if known.fingerprint != self._fingerprint:
-                    self._fingerprint = known.fingerprint
-                    events.term_began(known.fingerprint, known.members)
-            header = _header(request)
-            if header.phase == Phase.UPDATE and header.pass_number > self._updated:
-                self._updated = header.pass_number
-                events.step_done()
-            return answer
-
-        return handle
+    def _tell(self, party: Party, header: m.Header) -> None:
+        """Once for all clients, which are in the same term and at the same step."""
+        if header.phase == Phase.UPDATE and header.pass_number > self._updated:
+            self._updated = header.pass_number
+            self._events.step_done()
+        elif party.run != self._run:
+            self._run = party.run
+            self._events.term_began(party.fingerprint, party.members)
 
     def _save_model(self, number: int, user: Floats, items: Floats, seen: Int64) -> None:
         """What a client needs to recommend without the server."""
@@ -213,13 +201,6 @@ class Vehicle:
     def fingerprints(self) -> set[str]:
         """Of the key directories that the clients were given."""
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
-
-
-def _header(request: bytes) -> m.Header:
-    """Of a request that its client has accepted; it is the last field of every message."""
-    message = m.Message(header=request[-m.HEADER_BYTES :])
-    party = int.from_bytes(message.header[-4:], "big")
-    return m.read_header(message, m.run_of(message), party)
 
 
 def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: bytes) -> bytes:

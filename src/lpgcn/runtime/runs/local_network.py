@@ -20,7 +20,7 @@ from lpgcn.data import Split
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.engines.engine import Vectors
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker, ending_with_parent, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.runs.catalogue import Catalogue
 from lpgcn.runtime.runs.run_folder import Summary
@@ -86,9 +86,12 @@ class LocalNetwork:
     def start_host(self, number: int, config: Config) -> subprocess.Popen[bytes]:
         with (self.folder / "hosts" / f"{self.names[number]}.log").open("ab") as log:
             return subprocess.Popen(
-                self.host_command(number, config), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                ending_with_parent(self.host_command(number, config)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def options(self) -> dict[str, Any]:
         """How the server reaches the broker."""

@@ -31,10 +31,10 @@ import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
-        sys.exit("the process that wanted a broker has ended")
+        sys.exit("the process that wanted this one has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes nats-server, after asking Linux for SIGTERM when the parent ends (PR_SET_PDEATHSIG).
+"""Becomes another program, after asking Linux for SIGTERM when the parent ends (PR_SET_PDEATHSIG).
 
 A program of its own and not a `preexec_fn`, which can hang where there are threads.
 """
@@ -156,11 +156,9 @@ class Broker:
         return f"Broker({str(self.config)!r}, port={self.port}, {state})"
 
     def _launch(self, command: list[str]) -> None:
-        # -I -S: neither the environment nor site-packages have a say in what is executed.
-        wrapped = [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                wrapped,
+                ending_with_parent(command),
                 cwd=self.config.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -216,6 +214,13 @@ class Broker:
         with self.log.open("rb") as log:
             log.seek(began)
             return log.read().decode(errors="replace")
+
+
+def ending_with_parent(command: list[str]) -> list[str]:
+    """The same command, which on Linux gets SIGTERM when this process, or rather the thread that
+    starts it, ends; its program is given by its whole path."""
+    # -I -S: neither the environment nor site-packages have a say in what is executed.
+    return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *command]
 
 
 def find_server() -> Path:

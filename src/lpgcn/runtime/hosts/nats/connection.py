@@ -191,7 +191,7 @@ class Connection:
         if client.is_connected:
             with contextlib.suppress(errors.Error, OSError):
                 await _flush(client)
-        await _close(client)
+        await close(client)
 
     async def _connect(self) -> Client | None:
         """A connected client; nothing if there is no need for one any more."""
@@ -216,7 +216,7 @@ class Connection:
 
     async def _discard(self, client: Client) -> None:
         """A client that did not come to life: its end is not the end of a connection."""
-        await _close(client)
+        await close(client)
         if not self._closing:
             self._ended.clear()
 
@@ -347,10 +347,13 @@ def _refusal(error: Exception) -> NetworkError | None:
     return None
 
 
-async def _close(client: Client) -> None:
-    """After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
+async def close(client: Client) -> None:
+    """End a connection, or what was left of an attempt.
+
+    After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
     connection that is closed already; and where its own tasks ended first, it passes on that they
-    were cancelled."""
+    were cancelled.
+    """
     with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()

@@ -9,7 +9,6 @@ Both may be lost on their way, so that the newcomer asks again; the same key get
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ ENROLLED: Final = "enrolled"
 DAY: Final = 24 * 60 * 60
 CLIENT_DAYS: Final = 365
 _ASK_AGAIN: Final = 2.0
-_CLOSE_WITHIN: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -222,6 +220,8 @@ async def enrol(
 
     With a `key` that was kept, somebody who was stopped in the middle can ask again.
     """
+    from lpgcn.runtime.hosts.nats.connection import close
+
     if urls:
         invitation = msgspec.structs.replace(invitation, urls=urls)
     key = key or Key.generate(Kind.USER)
@@ -261,20 +261,11 @@ async def _ask(
     )
 
 
-async def close(client: Client) -> None:
-    """End a connection, or what was left of an attempt.
-
-    After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
-    connection that is closed already.
-    """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_CLOSE_WITHIN):
-            await client.close()
-
-
 async def _connect(invitation: Credentials) -> Client:
     from nats.aio.client import Client
     from nats.errors import Error
+
+    from lpgcn.runtime.hosts.nats.connection import close
 
     seen: list[Exception] = []
 
