@@ -31,8 +31,8 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(values)
         case inspect.IntType(ge=least, le=most):
             return st.integers(least, most or 2**31)
-        case inspect.FloatType(ge=least, gt=above):
-            return st.floats(least or above or 0, 1e9, exclude_min=above is not None)
+        case inspect.FloatType(ge=least, gt=above, le=most):
+            return st.floats(least or above or 0, most or 1e9, exclude_min=above is not None)
         case inspect.NoneType():
             return st.none()
         case inspect.StrType():
@@ -45,7 +45,9 @@ def configs() -> st.SearchStrategy[Config]:
     assert isinstance(described, inspect.StructType)
     fields = {field.name: values_of(field.type) for field in described.fields}
     fields["max_load"] = st.sampled_from(["auto", "none"]) | st.integers(0, 99).map(str)
-    return st.builds(Config, **fields)
+    bpr = st.builds(Config, **{**fields, "loss": st.just("bpr")})
+    softmax = {"loss": st.just("softmax"), "batch_size": st.just("full")}
+    return bpr | st.builds(Config, **{**fields, **softmax})
 
 
 @given(configs())

@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,12 +23,16 @@ from lpgcn.files import write_atomically
 Mode = Literal["centralized", "simulated", "federated"]
 Model = Literal["lightgcn", "lightgcn+"]
 Schedule = Literal["constant", "cosine"]
+Loss = Literal["bpr", "softmax"]
 Suite = Literal["sealed", "paper"]
 Planner = Literal["auto", "cover", "greedy", "partition"]
 Count = Annotated[int, Meta(ge=1)]
 Dtype = Literal["float32", "float64"]
 Mask = Literal["train", "train+valid"]
 VirtualDraw = Literal["uniform", "popularity"]
+BatchSize = Count | Literal["full"]
+MOST_NEGATIVES: Final = 1 << 13
+"""More would not add up exactly (see `model.losses.softmax`)."""
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
@@ -53,7 +57,30 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     reg: Annotated[float, Meta(ge=0, description="λ of the regulariser on layer-0 embeddings.")] = (
         1e-4
     )
-    batch_size: Annotated[int, Meta(ge=1, description="Training triples a step.")] = 2048
+    loss: Annotated[
+        Loss,
+        Meta(description="bpr: a negative for each positive; softmax: a pool for many users."),
+    ] = "bpr"
+    temperature: Annotated[
+        float, Meta(ge=0.02, le=100, description="τ of softmax, which divides the cosines.")
+    ] = 0.12
+    negatives: Annotated[
+        int, Meta(ge=1, le=MOST_NEGATIVES, description="Negatives in a pool of softmax.")
+    ] = 1024
+    negative_weight: Annotated[
+        float, Meta(gt=0, description="How many negatives each one of a pool stands for.")
+    ] = 1.0
+    answers: Annotated[
+        Count | None,
+        Meta(description="Negatives of a pool that a client answers about; all if not given."),
+    ] = None
+    groups: Annotated[
+        int, Meta(ge=1, description="Groups of clients, each with a pool of its own.")
+    ] = 1
+    batch_size: Annotated[
+        BatchSize,
+        Meta(description="Training triples a step; full: everybody, in one step an epoch."),
+    ] = 2048
     epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| triples, at most.")] = 1000
     patience: Annotated[
         int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
@@ -104,11 +131,21 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dtype: Annotated[Dtype, Meta(description="Precision of all vectors.")] = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("lr", "reg", "init_deviation"):
+        for name in ("lr", "reg", "init_deviation", "negative_weight"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected a finite number")
+        if self.pooled and self.batch_size != "full":
+            raise ConfigError(
+                f"batch-size is {self.batch_size} with loss softmax, whose answers are hidden in "
+                "sums over everybody; expected batch-size full"
+            )
         self.load_limit  # noqa: B018
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
+
+    @property
+    def pooled(self) -> bool:
+        """Whether negatives are in pools that many users share."""
+        return self.loss == "softmax"
 
     @property
     def number_bytes(self) -> int:

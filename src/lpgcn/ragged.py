@@ -91,6 +91,11 @@ class Ragged:
         entries = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
         return Ragged(offsets, self.values[entries])
 
+    def part(self, rows: slice) -> Ragged:
+        """Rows that follow one another, as far as there are any."""
+        offsets = self.offsets[rows.start : rows.stop + 1]
+        return Ragged(offsets - offsets[0], self.values[offsets[0] : offsets[-1]])
+
     def where(self, flags: Bits) -> Ragged:
         """The flagged entries of every row."""
         return Ragged.from_lengths(self.count(flags), self.values[flags])

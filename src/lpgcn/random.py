@@ -57,6 +57,9 @@ class Purpose(IntEnum):
     """Who shares masks with whom."""
     HEIR = 15
     """Who can open the copies that an owner leaves with the server."""
+    GROUP = 16
+    """Which clients share a pool of negatives."""
+    POOL = 17
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

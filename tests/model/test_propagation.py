@@ -17,7 +17,7 @@ from lpgcn.model.kernels import Kernels
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
-from lpgcn.model.loss import LossGradient
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import (
     Backward,
     Forward,

@@ -474,7 +474,7 @@ def test_mask_peers_are_a_shuffled_circle(crowds: list[tuple[Any, list[Observati
 @pytest.mark.parametrize("n_clients", range(1, 12))
 def test_everybody_has_mask_peers_in_a_circle_of_any_size(n_clients: int) -> None:
     order = np.random.default_rng(n_clients).permutation(n_clients)
-    peers = mask_peers(n_clients, order)
+    peers = mask_peers(n_clients, [order])
     around = {int(user): place for place, user in enumerate(order)}
     for user in range(n_clients):
         gaps = [abs(around[user] - around[int(other)]) for other in peers[user]]

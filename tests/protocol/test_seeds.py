@@ -22,7 +22,7 @@ from lpgcn.model.adam import Adam
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels.plain import Plain
-from lpgcn.model.loss import Pairs
+from lpgcn.model.losses.bpr import Pairs
 from lpgcn.model.sampling import (
     VirtualItems,
     listing_keys,

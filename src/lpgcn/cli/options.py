@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -20,6 +20,27 @@ class FieldOption(click.Option):
     """An option that belongs to a section of the help."""
 
     section = ""
+
+
+class NumberOrWord(click.ParamType[int | str]):
+    """A whole number, or one of some words."""
+
+    name = "number"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "|".join(("N", *self._words))
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        try:
+            return str(value) if value in self._words else int(value)
+        except ValueError:
+            expected = " or ".join(("a number", *self._words))
+            self.fail(f"{value!r} is not {expected}.", param, ctx)
 
 
 class SectionedCommand(click.Command):
@@ -130,6 +151,8 @@ def _click_type(kind: inspect.Type) -> dict[str, Any]:
             return _click_type(inner)
         case inspect.UnionType(types=(inner, inspect.NoneType())):
             return _click_type(inner)
+        case inspect.UnionType(types=(inspect.IntType(), inspect.LiteralType(values=words))):
+            return {"type": NumberOrWord([str(word) for word in words])}
         case inspect.VarTupleType(item_type=inner):
             return {**_click_type(inner), "multiple": True}
         case inspect.TupleType(item_types=(inner, *_) as inners):

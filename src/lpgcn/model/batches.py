@@ -1,4 +1,4 @@
-"""The public part of a batch: whose samples they are, and their negatives.
+"""The public part of a step: whose samples it is about, and their negatives.
 
 A server draws this, and a data centre draws the same; each user's positives are its own to draw.
 """
@@ -6,11 +6,19 @@ A server draws this, and a data centre draws the same; each user's positives are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
-from lpgcn.model.sampling import batch_users, negative_places
-from lpgcn.ragged import Int64
+from lpgcn.config import Config
+from lpgcn.model.kernels import Float64
+from lpgcn.model.sampling import batch_users, listing_keys, negative_places
+from lpgcn.ragged import Int64, Ragged
+from lpgcn.random import Purpose, integers, permutation
+
+SMALLEST_GROUP: Final = 32
+"""Of clients among whom what each one says is hidden, if there are so many at all."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +62,112 @@ class Batches:
             self.seed, epoch, positions, users, self.listed_keys, self.n_items
         )
         return Batch(epoch, positions, users, negatives)
+
+
+@dataclass(frozen=True)
+class PooledBatch:
+    """Everybody with all of its items, against the pool of its group."""
+
+    epoch: int
+    size: int
+    """All interactions, or none where the epoch is over."""
+    group: Int64
+    """Of every client."""
+    pools: Ragged
+    """For each group the places of its negatives, all different, in the order of their draw."""
+    answered: int
+    """How many of each pool, the first ones, the clients answer about."""
+
+    @property
+    def answers(self) -> Ragged:
+        """The first places of every pool."""
+        return self.pools.where(self.pools.ranks < self.answered)
+
+
+Draw = Batch | PooledBatch
+
+
+@dataclass(frozen=True)
+class PooledBatches:
+    """A step an epoch. A pool tells nothing about anybody: it is drawn from what the server sees,
+    how many clients list a place."""
+
+    seed: int
+    total: int
+    group: Int64
+    negatives: int
+    answers: int
+    listed: Int64
+    """For every place how many clients list it."""
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    def draw(self, epoch: int, step: int) -> PooledBatch:
+        groups = int(self.group.max()) + 1
+        pools = Ragged.from_arrays([self._pool(epoch, group) for group in range(groups)])
+        size = self.total if step == 0 else 0
+        return PooledBatch(epoch, size, self.group, pools, self.answers)
+
+    @cached_property
+    def _cumulative(self) -> Int64:
+        return np.cumsum(self.listed)
+
+    def _pool(self, epoch: int, group: int) -> Int64:
+        """Different places: every other draw by how many list a place, the others uniform."""
+        drawn = first = np.empty(0, dtype=np.int64)
+        while len(first) < self.negatives:
+            draws = np.arange(len(drawn), len(drawn) + 2 * self.negatives)
+            drawn = np.concatenate((drawn, self._draws(draws, epoch, group)))
+            first = np.unique(drawn, return_index=True)[1]
+        return drawn[np.sort(first)[: self.negatives]]
+
+    def _draws(self, draws: Int64, epoch: int, group: int) -> Int64:
+        places, total = len(self.listed), int(self._cumulative[-1])
+        by_lists = draws % 2 == 0
+        bounds = np.where(by_lists, total, places)
+        drawn = integers(self.seed, Purpose.POOL, draws, bounds, epoch, draw=group)
+        return np.where(by_lists, np.searchsorted(self._cumulative, drawn, side="right"), drawn)
+
+
+def batches_of(config: Config, total: int, listed: Ragged, n_items: int) -> Batches | PooledBatches:
+    """For members with these lists of places, who have `total` interactions."""
+    if config.pooled:
+        return PooledBatches(
+            config.seed,
+            total,
+            groups(config, len(listed)),
+            *pool_sizes(config, n_items),
+            np.bincount(listed.values, minlength=n_items),
+        )
+    return Batches(
+        config.seed,
+        total if config.batch_size == "full" else config.batch_size,
+        total,
+        len(listed),
+        n_items,
+        np.sort(listing_keys(listed, n_items)),
+    )
+
+
+def pool_sizes(config: Config, n_items: int) -> tuple[int, int]:
+    """How many negatives a pool has, and about how many of these a client answers."""
+    negatives = min(config.negatives, n_items)
+    return negatives, min(config.answers or negatives, negatives)
+
+
+def weighted(answers: Int64, sizes: tuple[int, int]) -> Float64:
+    """Answers about some of the negatives of a pool, as if they were about all."""
+    negatives, answered = sizes
+    return answers.astype(np.float64) * (negatives / answered)
+
+
+def groups(config: Config, n_clients: int) -> Int64:
+    """The group of every client, at random, of about equal sizes."""
+    count = max(1, min(config.groups, n_clients // SMALLEST_GROUP))
+    group = np.empty(n_clients, dtype=np.int64)
+    group[permutation(config.seed, Purpose.GROUP, n_clients)] = (
+        np.arange(n_clients) * count // max(1, n_clients)
+    )
+    return group

@@ -7,6 +7,8 @@ plan, no thread and no kind of processor, and may be added up in parts, by anybo
     float32      32 bits      2^-24, up to 128       2^-k, k = 36 − ⌈log2 B⌉, at most 25
     float64      64 bits      2^-44, up to 512       2^-(k + 20)
 
+with k = 16 for full batches, whose size a client does not know.
+
 Gradients travel before they are divided by B, so the largest of them grows with B: the grid leaves
 room for B/32. (Gowalla, B = 739,706: range 2^15, largest push seen 3,800.) Nothing wraps: what does
 not fit is a `GridError`.
@@ -19,13 +21,14 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.config import Dtype
+from lpgcn.config import BatchSize, Dtype
 from lpgcn.errors import LpgcnError
 from lpgcn.model.kernels import Float64, Floats, Int64, Integers, Kernels
 
 _FORWARD_EXPONENT = 24
 _BACKWARD_EXPONENT = 25
 _ROOM_EXPONENT = 36
+_FULL_BITS = 20
 _FINER = 20
 """How many bits finer the grids of float64 are."""
 
@@ -46,11 +49,10 @@ class Grid:
         return cls._of(dtype, _FORWARD_EXPONENT)
 
     @classmethod
-    def backward(cls, dtype: Dtype, batch_size: int) -> Grid:
+    def backward(cls, dtype: Dtype, batch_size: BatchSize) -> Grid:
         """The grid of gradients, coarser for larger batches."""
-        return cls._of(
-            dtype, min(_BACKWARD_EXPONENT, _ROOM_EXPONENT - (batch_size - 1).bit_length())
-        )
+        room = _FULL_BITS if batch_size == "full" else (batch_size - 1).bit_length()
+        return cls._of(dtype, min(_BACKWARD_EXPONENT, _ROOM_EXPONENT - room))
 
     @classmethod
     def _of(cls, dtype: Dtype, exponent: int) -> Grid:

@@ -22,7 +22,7 @@ from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
 from lpgcn.model.grid import Grid, largest_magnitude
 from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
-from lpgcn.model.loss import LossGradient
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.ragged import Ragged
 
 

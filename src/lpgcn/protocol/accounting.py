@@ -11,11 +11,11 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS
-from lpgcn.model.batches import Batch
+from lpgcn.model.batches import Draw
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.estates import draw_heirs
-from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
+from lpgcn.protocol.server.script import Script, opening, resuming
 from lpgcn.protocol.server.term import key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
@@ -34,7 +34,7 @@ class Accounting:
         self._add([resuming(np.zeros(n, dtype=np.int64))])
         self._add(opening(n, n_items, key_client(config.seed, n), topology.listed.lengths))
         self.ledger = Ledger(topology.is_owner, self.ledger.lines())
-        self._add(self._script.verification(mask_peers(n, np.arange(n))))
+        self._add(self._script.verification(np.arange(n)))
         self._add([self._script.sums(Phase.COUNT)])
 
     def _add(self, rounds: Iterable[Round]) -> None:
@@ -42,7 +42,7 @@ class Accounting:
             self.ledger.add(one.phase, "down", one.called, one.sizes_down)
             self.ledger.add(one.phase, "up", one.called, one.sizes_up)
 
-    def step(self, batch: Batch) -> None:
+    def step(self, batch: Draw) -> None:
         self._add(self._script.step(batch))
 
     def measure(self, phase: Phase) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.backbone import BACKBONES
-from lpgcn.model.batches import Batch
+from lpgcn.model.batches import Batch, Draw
 from lpgcn.protocol.server.topology import Topology
+from lpgcn.ragged import Int64
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PaperTraffic:
         return self.up * vector, self.down * vector
 
 
-def paper_traffic(topology: Topology, config: Config, batch: Batch) -> PaperTraffic:
+def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraffic:
     """Sends and receipts of ordinary items, neighbours and negatives, by the algorithms' lines.
 
     `entries` are the listed items that another client owns, virtual ones included: the paper sends
@@ -37,13 +38,15 @@ def paper_traffic(topology: Topology, config: Config, batch: Batch) -> PaperTraf
     lines 8 and 11 are read as about the clients of the batch, as in our own count.
     """
     layers, items, n = config.layers, topology.n_items, topology.n_clients
+    users, places = _samples(batch, n)
     in_batch = np.zeros(n, dtype=np.bool_)
-    in_batch[batch.users] = True
+    in_batch[users] = True
     elsewhere = topology.listed_elsewhere
     of_batch = elsewhere.values[in_batch[elsewhere.rows]]
     entries, neighbours = len(elsewhere.values), topology.n_pairs
-    negatives = len(np.unique(batch.users * items + batch.negatives)) * (layers + 1)
-    aggregated = len(np.unique(batch.negatives)) * (layers + 1)
+    pairs = users[: len(places)] * items + places
+    negatives = len(np.unique(pairs)) * (layers + 1)
+    aggregated = len(np.unique(places)) * (layers + 1)
     up = items * (1 + layers)  # Algorithm 1, line 4, and Algorithm 4, line 9.
     up += n * layers  # Algorithm 4, line 4.
     up += len(of_batch) + negatives  # Algorithm 9, lines 8 and 9.
@@ -58,3 +61,11 @@ def paper_traffic(topology: Topology, config: Config, batch: Batch) -> PaperTraf
         up += listed  # Algorithm 7, line 11.
         down += listed  # Algorithm 7, line 16.
     return PaperTraffic(up, down)
+
+
+def _samples(batch: Draw, n_clients: int) -> tuple[Int64, Int64]:
+    """Who has samples, and the places of negatives: the paper has no pools, so that with these only
+    the positives of everybody are counted."""
+    if isinstance(batch, Batch):
+        return batch.users, batch.negatives
+    return np.arange(n_clients), np.empty(0, dtype=np.int64)

@@ -41,6 +41,10 @@ class Kind(IntEnum):
     """Masked numbers, which no suite leaves out."""
     ESTATE = 11
     """Owner to heirs: the state of its items, under a fresh key in every suite."""
+    POOL = 12
+    """Where e_i points, as a negative of a whole group."""
+    ANSWERS = 13
+    """Masked numbers about the negatives of a pool, which no suite leaves out."""
 
 
 class Key(Enum):
@@ -84,15 +88,16 @@ class Suite:
             keys < {Key.CLEAR, Key.GROUP, Key.SENDER}
             and len(keys) == 1
             and self.keys[Kind.PUSH] in (Key.CLEAR, Key.PAIRWISE if sums else Key.CLEAR)
-            and self.keys[Kind.ITEM_FINAL] in (Key.CLEAR, Key.GROUP)
+            and all(self.keys[kind] in (Key.CLEAR, Key.GROUP) for kind in _TO_MANY)
             and all(self.keys[kind] in (Key.CLEAR, Key.PAIRWISE) for kind in _BETWEEN_PAIRS)
         )
         if not possible:
             table = ", ".join(f"{kind.name} {key.name}" for kind, key in self.keys.items())
             raise SuiteError(
                 f"no client can keep to a suite of {table}; expected PUSH clear or, for sums, "
-                "PAIRWISE, ITEM_FINAL clear or GROUP, all between a client and an owner clear or "
-                "PAIRWISE, and all user vectors that are not clear under one key, GROUP or SENDER"
+                "PAIRWISE, ITEM_FINAL and POOL clear or GROUP, all between a client and an owner "
+                "clear or PAIRWISE, and all user vectors that are not clear under one key, GROUP "
+                "or SENDER"
             )
         return keys.pop()
 
@@ -100,6 +105,7 @@ class Suite:
         return self.keys[kind] is not Key.CLEAR
 
 
+_TO_MANY: Final = (Kind.ITEM_FINAL, Kind.POOL)
 _BETWEEN_PAIRS: Final = (Kind.WISH, Kind.GRANT, Kind.SCALARS, Kind.NEGATIVE)
 
 SUITES: Final[Mapping[SuiteName, Suite]] = {
@@ -111,6 +117,7 @@ SUITES: Final[Mapping[SuiteName, Suite]] = {
             Kind.USER_FINAL: Key.CLEAR,
             Kind.PUSH: Key.CLEAR,
             Kind.ITEM_FINAL: Key.CLEAR,
+            Kind.POOL: Key.CLEAR,
             Kind.WISH: Key.CLEAR,
             Kind.GRANT: Key.CLEAR,
             Kind.SCALARS: Key.CLEAR,
@@ -125,6 +132,7 @@ SUITES: Final[Mapping[SuiteName, Suite]] = {
             Kind.USER_FINAL: Key.SENDER,
             Kind.PUSH: Key.PAIRWISE,
             Kind.ITEM_FINAL: Key.GROUP,
+            Kind.POOL: Key.GROUP,
             Kind.WISH: Key.PAIRWISE,
             Kind.GRANT: Key.PAIRWISE,
             Kind.SCALARS: Key.PAIRWISE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lpgcn.config import Config
-from lpgcn.model.batches import Batch
+from lpgcn.model.batches import Draw
 from lpgcn.plan import Plan
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
@@ -36,9 +36,9 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(
-    config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: Batch
+    config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: Draw
 ) -> TrafficSummary:
-    """`batch` is a typical one; the paper's negatives are counted on it."""
+    """`batch` is a typical one; the paper's samples are counted on it."""
     planned = plan_cost(topology.token_graph(), plan, config)
     paper_up, paper_down = paper_traffic(topology, config, batch).bytes(config)
     per_step = max(1, steps) * topology.n_clients

@@ -24,6 +24,8 @@ Bits = npt.NDArray[np.bool_]
 BETA1: Final = 0.9
 BETA2: Final = 0.999
 EPSILON: Final = 1e-8
+ROUNDING: Final = 1.5 * 2.0**12
+"""To add this to a number from 0 to 1, and to take it away again, leaves a multiple of 2^-40."""
 
 
 class Kernels(Protocol):
@@ -62,6 +64,16 @@ class Kernels(Protocol):
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         """left[lefts[p]] · right[rights[p]] for every pair: products in float64, added from the
         first column to the last."""
+        ...
+
+    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
+        """For every whole product how far it is below the largest, looked up digit by digit: the
+        product of tables[0][lowest digit] · tables[1][next digit] · …, from the first to the last,
+        rounded to a multiple of 2^-40. There are as many digits as a table is long."""
+        ...
+
+    def scale(self, rows: Float64, factor: Float64) -> None:
+        """row ← rint(factor_r · row), in place."""
         ...
 
     def adam(

@@ -21,6 +21,7 @@ from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
+    ROUNDING,
     Bits,
     Float64,
     Floats,
@@ -83,6 +84,18 @@ class Compiled:
             left.shape[1],
         )
         return out
+
+    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
+        out = np.empty(products.shape)
+        limit = products.dtype.type(largest)
+        self._each_row(
+            lambda first, last: _exponentials(first, last, products, limit, tables, out),
+            *products.shape,
+        )
+        return out
+
+    def scale(self, rows: Float64, factor: Float64) -> None:
+        self._each_row(lambda first, last: _scale(first, last, rows, factor), *rows.shape)
 
     def adam(
         self,
@@ -253,6 +266,43 @@ def _rounded(first, last, rows, factor, out):
             if not magnitude <= largest:
                 largest = magnitude if magnitude == magnitude else np.inf
     return largest
+
+
+@_compiled
+def _exponentials(first, last, products, largest, tables, out):
+    digits, size = tables.shape
+    if digits == 2:
+        # LLVM looks up several numbers at once only if it knows how many digits there are.
+        low, high, mask, bits = tables[0], tables[1], np.uint32(size - 1), _bits(size)
+        for r in range(first, last):
+            for c in range(products.shape[1]):
+                below = np.uint32(np.int32(largest - products[r, c]))
+                found = low[below & mask] * high[below >> bits]
+                out[r, c] = (found + ROUNDING) - ROUNDING
+        return
+    for r in range(first, last):
+        for c in range(products.shape[1]):
+            below = np.int64(largest - products[r, c])
+            found = 1.0
+            for digit in range(digits):
+                found *= tables[digit, below & (size - 1)]
+                below >>= _bits(size)
+            out[r, c] = (found + ROUNDING) - ROUNDING
+
+
+@_inlined
+def _bits(size):
+    bits = np.uint32(0)
+    while (np.int64(1) << bits) < size:
+        bits += np.uint32(1)
+    return bits
+
+
+@_compiled
+def _scale(first, last, rows, factor):
+    for r in range(first, last):
+        for c in range(rows.shape[1]):
+            rows[r, c] = np.rint(rows[r, c] * factor[r])
 
 
 @_compiled

@@ -11,6 +11,7 @@ from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
+    ROUNDING,
     Bits,
     Float64,
     Floats,
@@ -66,6 +67,21 @@ class Plain:
         # A running sum adds from left to right, which `sum` does not.
         last: Float64 = np.cumsum(products, axis=1)[:, -1]
         return last
+
+    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
+        below = (largest - products).astype(np.int64)
+        bits = tables.shape[1].bit_length() - 1
+        found: Float64 = tables[0].take(below & (tables.shape[1] - 1))
+        for table in tables[1:]:
+            below >>= bits
+            found *= table.take(below & (tables.shape[1] - 1))
+        found += ROUNDING
+        found -= ROUNDING
+        return found
+
+    def scale(self, rows: Float64, factor: Float64) -> None:
+        rows *= factor[:, None]
+        np.rint(rows, out=rows)
 
     def adam(
         self,

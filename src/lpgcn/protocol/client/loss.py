@@ -1,23 +1,28 @@
-"""One client's part in the loss (Algorithm 9): as a user of the batch, and as an owner of items."""
+"""One client's part in the loss (Algorithm 9): as a user of the batch, and as an owner of items.
+
+What is the same for every loss is here: the positives of a client, whose vectors its owners grant
+it, and what it tells these about them. What a loss does with negatives is in `samples` and `pool`.
+"""
 
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn import fixed_point
-from lpgcn.crypto import SecretKey, entry_bytes, proved_key
+from lpgcn.crypto import SecretKey
 from lpgcn.model.kernels import Floats
-from lpgcn.model.loss import LossGradient, Pairs, pair_gradients
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.protocol.client.owner import Contribution, Owner
-from lpgcn.protocol.client.passing import OwnLoss, Pass, Wishes
+from lpgcn.protocol.client.passing import OwnLoss, Pass
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.standing import Standing
-from lpgcn.protocol.client.user import Drawn, User
+from lpgcn.protocol.client.user import User
+from lpgcn.protocol.client.wishes import Drawn, Wishes
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
@@ -25,10 +30,9 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Int64
 
 
-class LossPart:
+class LossPart(ABC):
     """What a client wishes for and says about its samples, and what it hears about its items."""
 
     def __init__(
@@ -68,66 +72,10 @@ class LossPart:
         a_slot, besides = self._sizes.slots(kind)
         return reading.cut(field, [a_slot * count + besides for count in slots], name)
 
+    @abstractmethod
     def reply(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, OwnLoss]:
         """What the items' owners are told. Something is sent in every slot, so that traffic does
         not tell which items were used."""
-        drawn, final, keys = now.drawn, now.final_user, self._keys
-        if drawn is None or final is None:
-            raise UnexpectedMessageError("vectors of samples for a client outside the batch")
-        places = reading.rising(message.negative_places, "negative_places", below=self._n_items)
-        count = len(places)
-        negative = reading.numbers(
-            message.negatives, "negatives", below=count, count=len(drawn.positive)
-        )
-        contacts = reading.numbers(message.contacts, "contacts", below=1 << 32, count=count)
-        vectors = self._vectors(
-            self._positives(message, header, now, drawn) + self._negatives(message, header, places)
-        )
-        new, introductions = keys.introduce(
-            [
-                proved_key(entry, self._standing.root)
-                for entry in self._introduced(
-                    message.new_contacts,
-                    entry_bytes(self._standing.members),
-                    len(keys.owners),
-                    contacts,
-                )
-            ]
-        )
-        pairs = Pairs(
-            np.zeros(drawn.count + count, dtype=np.int64),
-            np.arange(drawn.count + count),
-            drawn.positive,
-            drawn.count + negative,
-        )
-        table, own_loss = self._own_loss(drawn, pairs, final, vectors)
-        # Everything is good: from here on nothing fails.
-        keys.owners.extend(new)
-        vector, about = final.tobytes(), in_rows(table[:, None])
-        numbers = reading.split(message.negative_places, reading.NUMBER_BYTES, "negative_places")
-        negatives = [
-            vector + place + pair for place, pair in zip(numbers, about[drawn.count :], strict=True)
-        ]
-        return m.Gradients(
-            user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [vector]),
-            scalars=self._scalars(header, drawn, about),
-            negatives=keys.seal(
-                header, Kind.NEGATIVE, keys.owners, contacts.tolist(), negatives, range(count)
-            ),
-            introductions=b"".join(introductions),
-        ), own_loss
-
-    def _own_loss(
-        self, drawn: Drawn, pairs: Pairs, final: Floats, vectors: Floats
-    ) -> tuple[npt.NDArray[np.void], OwnLoss]:
-        """s and n of every pair, and what stays with the client."""
-        kernels, grid = self._user.nodes.kernels, self._user.nodes.backward_grid
-        found = pair_gradients(pairs, final, vectors, kernels)
-        samples = len(drawn.positive)
-        gradient = LossGradient.of_one(found.coefficient, samples, vectors, grid, kernels)
-        table = np.empty(len(pairs), dtype=self._sizes.pair)
-        table["coefficient"], table["count"] = found.coefficient, found.count
-        return table, OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
 
     def _positives(
         self, message: m.Samples, header: Header, now: Pass, drawn: Drawn
@@ -136,37 +84,28 @@ class LossPart:
         keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
         granted = self._cut_slots(message.granted, Kind.GRANT, drawn.slots, "granted")
         opened = keys.open(sent, Kind.GRANT, keys.owners, range(len(granted)), granted)
-        slots = reading.split(b"".join(opened), self._sizes.vector, "granted")
+        slots = reading.split(b"".join(opened), self._sizes.final, "granted")
         vectors = [b""] * drawn.count
         for number, slot in zip(drawn.wished, drawn.slot, strict=True):
             vectors[number] = slots[slot]
-        for number, row in zip(drawn.own, drawn.own_rows, strict=True):
+        if drawn.own:
             assert now.final_items is not None
-            vectors[number] = now.final_items[row].tobytes()
+            shown = self._show(now.final_items[drawn.own_rows]).astype(self._sizes.shown)
+            for number, row in zip(drawn.own, in_rows(shown), strict=True):
+                vectors[number] = row
         return vectors
 
-    def _negatives(self, message: m.Samples, header: Header, places: Int64) -> list[bytes]:
-        keys, sent = self._keys, Header(header.pass_number, Phase.FINAL)
-        width = self._sizes.row(Kind.ITEM_FINAL)
-        rows = reading.split(message.negative_rows, width, "negative_rows", count=len(places))
-        return keys.open_finals(sent, places.tolist(), rows)
+    def _show(self, vectors: Floats) -> Floats:
+        """What others get to see of final vectors."""
+        return vectors
+
+    def _content(self, shown: Floats) -> bytes:
+        return shown.astype(self._sizes.shown).tobytes()
 
     def _vectors(self, rows: Sequence[bytes]) -> Floats:
-        content = np.frombuffer(b"".join(rows), dtype=self._config.dtype)
-        return content.reshape(-1, self._config.dim)
-
-    def _introduced(self, field: bytes, width: int, known: int, contacts: Int64) -> list[bytes]:
-        """What introduces the contacts of a message that are met now: these have the next numbers
-        after those that are known. Where negatives travel in the clear there is nobody to meet."""
-        parts = reading.split(field, width, "introductions")
-        met = {contact for contact in contacts.tolist() if contact >= known}
-        if not self._sizes.introduction:
-            met = set()
-        if met != set(range(known, known + len(parts))):
-            raise MalformedMessageError(
-                f"{len(parts)} introductions for {len(met)} contacts that are new here"
-            )
-        return parts
+        """What others showed."""
+        content = np.frombuffer(b"".join(rows), dtype=self._sizes.shown)
+        return content.reshape(-1, self._config.dim).astype(self._config.dtype)
 
     def _scalars(self, header: Header, drawn: Drawn, about: Sequence[bytes]) -> bytes:
         """s and n of each positive, in the slot in which it was wished for."""
@@ -177,7 +116,7 @@ class LossPart:
 
     # As an owner of items.
 
-    def open_wishes(self, message: m.Finish, sent: Header) -> Wishes | None:
+    def open_wishes(self, message: m.Finish, sent: Header, now: Pass) -> Wishes | None:
         """What the batch's neighbours wish for; None for a client that owns nothing."""
         owner, keys = self._owner, self._keys
         if owner is None:
@@ -194,34 +133,27 @@ class LossPart:
         wishes = reading.numbers(b"".join(opened), "wishes", below=1 << 32)
         return Wishes(handles, slots, owner.wished_items(handles, slots, wishes))
 
+    def seal_finals(
+        self, header: Header, now: Pass, places: Sequence[int], finals: Floats
+    ) -> bytes:
+        """The final vectors of some owned items, for everybody who needs them."""
+        return self._keys.seal_finals(header, places, in_rows(finals))
+
     def grant(self, header: Header, wishes: Wishes, finals: Floats) -> bytes:
         """The final vectors that were wished for, to each neighbour in its slots."""
-        vectors = np.where(wishes.items[:, None] < 0, 0, finals[wishes.items])
-        content = vectors.astype(finals.dtype, copy=False).tobytes()
-        lengths = (self._sizes.vector * wishes.slots).tolist()
+        shown = self._show(finals)
+        content = self._content(np.where(wishes.items[:, None] < 0, 0, shown[wishes.items]))
+        lengths = (self._sizes.final * wishes.slots).tolist()
         messages = reading.cut(content, lengths, "granted")
         return self._keys.seal(
             header, Kind.GRANT, self._keys.pairs, wishes.handles.tolist(), messages
         )
 
+    @abstractmethod
     def item_gradient(
         self, message: m.LossRows, header: Header, now: Pass
     ) -> tuple[LossGradient, list[SecretKey]]:
         """∂Loss/∂e_i from what the batch sent, and the keys of contacts that are new."""
-        owner, wishes = self._owner, now.wishes
-        if owner is None or wishes is None:
-            for name in ("users", "scalars", "negatives", "contacts", "introductions"):
-                reading.check_length(getattr(message, name), name, 0, 0)
-            return LossGradient.none(self._config.dim), []
-        sent_in = Header(header.pass_number, Phase.LOSS)
-        neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
-        contacts, from_contacts, met = self._open_negatives(
-            message, sent_in, owner, len(neighbours)
-        )
-        own, from_self = self._from_self(now, len(neighbours) + len(contacts))
-        sent = np.concatenate((neighbours, contacts, own))
-        parts = (from_neighbours, from_contacts, from_self)
-        return owner.loss_gradient(parts, sent), met
 
     def _open_scalars(
         self, message: m.LossRows, sent_in: Header, wishes: Wishes
@@ -239,27 +171,6 @@ class LossPart:
         senders = np.repeat(np.arange(len(handles)), wishes.slots)
         return finals, Contribution.of(wishes.items, senders, pairs)
 
-    def _open_negatives(
-        self, message: m.LossRows, sent_in: Header, owner: Owner, first: int
-    ) -> tuple[Floats, Contribution, list[SecretKey]]:
-        """From clients that had an owned item as a negative; their rows begin at `first`."""
-        keys = self._keys
-        rows = reading.split(message.negatives, self._sizes.row(Kind.NEGATIVE), "negatives")
-        about = reading.numbers(message.contacts, "contacts", below=1 << 32, count=2 * len(rows))
-        senders, numbers = about[0::2], about[1::2]
-        if len(set(zip(senders.tolist(), numbers.tolist(), strict=True))) != len(rows):
-            raise MalformedMessageError("field contacts holds a negative twice")
-        width, known = self._sizes.introduction, len(keys.pairs)
-        met = keys.meet(self._introduced(message.introductions, width, known, senders))
-        handles = senders.tolist()
-        opened = keys.open(
-            sent_in, Kind.NEGATIVE, keys.pairs, handles, rows, numbers.tolist(), more=met
-        )
-        content = np.frombuffer(b"".join(opened), dtype=self._sizes.negative_content)
-        vectors = self._vectors([np.ascontiguousarray(content["vector"]).tobytes()])
-        items = owner.rows_of(content["place"].astype(np.int64))
-        return vectors, Contribution.of(items, first + np.arange(len(rows)), content["pair"]), met
-
     def _from_self(self, now: Pass, row: int) -> tuple[Floats, Contribution]:
         """What this client's own samples say about positives that it owns itself."""
         if now.own_loss is None or now.drawn is None or now.final_user is None:
@@ -268,7 +179,7 @@ class LossPart:
             return self._vectors([]), Contribution.of(none, none, empty)
         rows = np.array(now.drawn.own_rows, dtype=np.int64)
         senders = np.full(len(rows), row)
-        return now.final_user, Contribution.of(rows, senders, now.own_loss.own_pairs)
+        return self._show(now.final_user), Contribution.of(rows, senders, now.own_loss.own_pairs)
 
 
 def in_rows(table: npt.NDArray[np.generic]) -> list[bytes]:

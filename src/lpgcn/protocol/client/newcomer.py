@@ -176,7 +176,8 @@ class Lister:
             standing,
             root=self._root(message),
             places=message.places,
-            peers=b"".join(self._peers(message)),
+            peers=self._peers(message, message.peers),
+            group_peers=self._group_peers(message),
             owned=message.owned,
             neighbour_offsets=reading.pack_numbers(neighbours.offsets),
             neighbour_rows=message.listed,
@@ -194,15 +195,21 @@ class Lister:
             raise AuthenticationError("the directory does not have this client's own key")
         return message.root
 
-    def _peers(self, message: m.Placement) -> list[bytes]:
+    def _group_peers(self, message: m.Placement) -> bytes:
+        if self.device.about.config.pooled:
+            return self._peers(message, message.group_peers)
+        reading.check_length(message.group_peers, "group_peers", 0, 0)
+        return b""
+
+    def _peers(self, message: m.Placement, field: bytes) -> bytes:
         own, members = PrivateKey(self.standing.private).public_bytes, self.standing.members
-        entries = reading.split(message.peers, entry_bytes(members), "peers")
+        entries = reading.split(field, entry_bytes(members), "peers")
         publics = [proved_key(entry, message.root) for entry in entries]
         if not publics and members > 1:
             raise MalformedMessageError("no peers: this client's numbers would not be masked")
         if len({own, *publics}) != len(publics) + 1:
             raise MalformedMessageError("field peers holds a key twice, or this client's own")
-        return publics
+        return b"".join(publics)
 
     def _sender_key(self) -> SecretKey:
         """K_u."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,10 @@ from lpgcn.model.grid import Grid
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.kernels.plain import Plain
-from lpgcn.model.loss import LossGradient
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import Nodes
 from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.wishes import Wishes
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
@@ -93,6 +95,15 @@ class Owner:
             raise MalformedMessageError("a wish for an item that the neighbour does not have")
         return np.where(none, -1, self.neighbours.values[entries])
 
+    @cached_property
+    def every_wish(self) -> Wishes:
+        """Of all neighbours for all that they really have, in a slot for each listed item."""
+        return Wishes(
+            np.arange(len(self.neighbours)),
+            self.neighbours.lengths,
+            np.where(self._is_real, self.neighbours.values, -1),
+        )
+
     def rows_of(self, places: Int64) -> Int64:
         """The rows of owned items, by their places."""
         rows = np.searchsorted(self.places, places).clip(max=len(self.places) - 1)
@@ -100,8 +111,10 @@ class Owner:
             raise MalformedMessageError("a negative is about an item that is not owned here")
         return rows
 
-    def loss_gradient(self, parts: Sequence[Contribution], sent: Floats) -> LossGradient:
-        """∂Loss/∂e_i = Σ_u s_ui e_u, from all who said something."""
+    def loss_gradient(
+        self, parts: Sequence[Contribution], sent: Floats, grid: Grid
+    ) -> LossGradient:
+        """Σ_u s_ui e_u, from all who said something."""
         items = np.concatenate([part.items for part in parts])
         order = np.argsort(items, kind="stable")
         return LossGradient.gather(
@@ -110,6 +123,6 @@ class Owner:
             np.concatenate([part.coefficient for part in parts])[order],
             np.concatenate([part.count for part in parts])[order].astype(np.float64),
             sent,
-            self.nodes.backward_grid,
+            grid,
             self.nodes.kernels,
         )

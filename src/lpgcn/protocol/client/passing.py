@@ -9,22 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.model.kernels import Floats, Integers
-from lpgcn.model.loss import LossGradient
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import Backward, Forward
-from lpgcn.protocol.client.user import Drawn
+from lpgcn.protocol.client.wishes import Drawn, Wishes
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Int64
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """As owner: what the batch's neighbours wished for."""
-
-    handles: Int64
-    slots: Int64
-    """For each of these neighbours."""
-    items: Int64
-    """For each slot the owned row, or -1."""
 
 
 @dataclass(frozen=True)

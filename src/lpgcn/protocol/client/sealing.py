@@ -74,6 +74,8 @@ class Keys:
     negatives."""
     masks: Masks | None
     """None in a federation of one, which has nobody to hide among: the sum is its own number."""
+    group_masks: Masks | None
+    """With those of its group, if negatives are in pools."""
     opened: list[Opened] | None = field(default=None)
     """What could be read of the present message, if there is a transcript."""
 
@@ -93,6 +95,7 @@ class Keys:
             neighbours=channels("neighbour_keys"),
             pairs=channels("pair_keys"),
             masks=masks_with(private, standing.keys("peers"), standing.run),
+            group_masks=masks_with(private, standing.keys("group_peers"), standing.run),
             opened=opened,
         )
 
@@ -122,17 +125,23 @@ class Keys:
         """`header` is that of the phase in which it was sealed; see `Channels.open`."""
         opening = self._protecting(kind, keys)
         opened = opening.open(self.context(header, kind), which, sealed, indices, more=more)
-        self.note(kind, indices if indices and kind is Kind.ITEM_FINAL else which, opened)
+        self.note(
+            kind, indices if indices and kind in (Kind.ITEM_FINAL, Kind.POOL) else which, opened
+        )
         return opened
 
-    def seal_finals(self, header: Header, places: Sequence[int], rows: Sequence[bytes]) -> bytes:
+    def seal_finals(
+        self, header: Header, places: Sequence[int], rows: Sequence[bytes],
+        kind: Kind = Kind.ITEM_FINAL,
+    ) -> bytes:  # fmt: skip
         """Under K_item, which several clients seal with, the index is the item's place."""
-        return self.seal(header, Kind.ITEM_FINAL, self.items, [0] * len(places), rows, places)
+        return self.seal(header, kind, self.items, [0] * len(places), rows, places)
 
     def open_finals(
-        self, header: Header, places: Sequence[int], rows: Sequence[bytes]
-    ) -> list[bytes]:
-        return self.open(header, Kind.ITEM_FINAL, self.items, [0] * len(places), rows, places)
+        self, header: Header, places: Sequence[int], rows: Sequence[bytes],
+        kind: Kind = Kind.ITEM_FINAL,
+    ) -> list[bytes]:  # fmt: skip
+        return self.open(header, kind, self.items, [0] * len(places), rows, places)
 
     def introduce(self, publics: Sequence[bytes]) -> tuple[list[SecretKey], list[bytes]]:
         """Fresh keys for owners that are no neighbours, and each sealed to its owner."""
@@ -147,8 +156,15 @@ class Keys:
         return [SecretKey(self.private.open(sealed, bound)) for sealed in introductions]
 
     def mask(self, header: Header, values: UInt64) -> bytes:
-        """Numbers that the server learns only the sum of."""
-        if self.masks is not None:
-            context = self.context(header, Kind.NUMBERS)
-            values = values + self.masks.mask(context, len(values))
+        """Numbers that the server learns only the sum of, over everybody."""
+        return self._masked(self.masks, self.context(header, Kind.NUMBERS), values)
+
+    def mask_in_group(self, header: Header, values: UInt64) -> bytes:
+        """Over the clients of a group."""
+        return self._masked(self.group_masks, self.context(header, Kind.ANSWERS), values)
+
+    @staticmethod
+    def _masked(masks: Masks | None, context: Context, values: UInt64) -> bytes:
+        if masks is not None:
+            values = values + masks.mask(context, len(values))
         return values.astype("<u8").tobytes()

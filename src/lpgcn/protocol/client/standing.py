@@ -27,7 +27,7 @@ from lpgcn.ragged import Int64, Ragged
 
 Nodes = npt.NDArray[np.void]
 """The state of some nodes, a row each (see `Sizes.node`)."""
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +49,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Of what was uploaded."""
     peers: bytes = b""
     """Public keys of those that share masks."""
+    group_peers: bytes = b""
+    """Of those that do within its group."""
     owned: bytes = b""
     """Places of the items that this client owns, rising."""
     neighbour_offsets: bytes = b""

@@ -6,24 +6,27 @@ them before it changes anything, so that a message that is refused leaves the cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 import msgspec
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.config import Loss
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbone import BUILDING
 from lpgcn.model.grid import Grid
 from lpgcn.model.kernels import Floats, Integers
-from lpgcn.model.loss import LossGradient
+from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import building_push, gradient_of_building
 from lpgcn.model.sampling import catalogue
 from lpgcn.protocol.client.loss import LossPart, in_rows
 from lpgcn.protocol.client.owner import Owner
 from lpgcn.protocol.client.passing import Pass
+from lpgcn.protocol.client.pool import PooledLoss
 from lpgcn.protocol.client.profile import Device, Profile
+from lpgcn.protocol.client.samples import SampledLoss
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.standing import (
     Former,
@@ -39,6 +42,7 @@ from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Bits
 
+_LOSSES: Final[Mapping[Loss, type[LossPart]]] = {"bpr": SampledLoss, "softmax": PooledLoss}
 _PUSHES: Final = ("pushes", "pushes_present")
 _USERS: Final = ("users", "users_present")
 _SAMPLES: Final = ("positions", "epoch")
@@ -69,7 +73,7 @@ class Steps:
         self._integer = self._user.nodes.forward_grid.integer
         self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
         self._pass = Pass(self._nothing)
-        self._loss = LossPart(about, standing, keys, self._user, self._owner)
+        self._loss = _LOSSES[about.config.loss](about, standing, keys, self._user, self._owner)
         self._loss_total = loss_total
         """The loss of this client's samples and nodes since it last reported, in fixed point."""
 
@@ -134,7 +138,7 @@ class Steps:
         """The last layer; the owner sends the final vectors that somebody needs."""
         owner, pushed = self._owner, self._pushed_before(header)
         wanted = reading.bits(message.wanted, "wanted", 0 if owner is None else len(owner.items))
-        wishes = self._loss.open_wishes(message, pushed)
+        wishes = self._loss.open_wishes(message, pushed, self._pass)
         present = reading.bits(message.pushes_present, "pushes_present", self._user.n_arriving)
         to_user = self._arrived_pushes(self._pass, message, pushed)
         to_items = self._arrived_users(self._pass, message, pushed)
@@ -143,7 +147,7 @@ class Steps:
         if owner is None or wishes is None or self._pass.final_items is None:
             return m.Finals(), self
         which, vectors = owner.places[wanted].tolist(), self._pass.final_items[wanted]
-        items = self._keys.seal_finals(header, which, in_rows(vectors))
+        items = self._loss.seal_finals(header, self._pass, which, vectors)
         granted = self._loss.grant(header, wishes, self._pass.final_items)
         return m.Finals(items=items, granted=granted), self
 

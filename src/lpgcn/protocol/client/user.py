@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -16,6 +17,7 @@ from lpgcn.model.propagation import Nodes
 from lpgcn.model.sampling import VirtualItems, positive_ranks, virtual_items
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.standing import Standing
+from lpgcn.protocol.client.wishes import Drawn
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
@@ -76,25 +78,6 @@ class Listing:
         return np.sort(self.owned_rows[(self.owned_rows >= 0) & self.is_real])
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A client's positives in a batch, and the slots in which it asks for their vectors."""
-
-    positive: Int64
-    """For each sample which of the `count` different positives it has."""
-    count: int
-    own: list[int]
-    """Those positives that this client owns itself, and their rows among the owned items."""
-    own_rows: list[int]
-    wished: list[int]
-    """The others, and the slot of each."""
-    slot: list[int]
-    slots: list[int]
-    """Slots for each owner."""
-    wishes: list[int]
-    """For each slot the number of an item among those that the owner asked about, or NO_WISH."""
-
-
 class User:
     """The user node. Rows that arrive are what the owners of its items pushed; the last one is what
     this client pushes to itself."""
@@ -111,6 +94,7 @@ class User:
         by_id = np.argsort(listing.uploaded, kind="stable")
         self._position_of_real = by_id[is_real[by_id]].tolist()
         """For each of I_u, ascending, its position in the uploaded list."""
+        self.real_places = listing.places[self._position_of_real]
         owner = np.full(len(listing.uploaded), len(asked), dtype=np.int64)
         owner[asked.values] = asked.rows
         number = listing.owned_rows.copy()
@@ -150,6 +134,25 @@ class User:
             following[owner] += 1
         positive = np.array([distinct[position] for position in drawn])
         return Drawn(positive, len(distinct), own, own_rows, wished, slot, slots, wishes)
+
+    @cached_property
+    def everything(self) -> Drawn:
+        """All of its items, each in the slot that it has at its owner."""
+        begins = list(accumulate(self._asked_counts, initial=0))
+        where = [self._where[position] for position in self._position_of_real]
+        here = len(self._asked_counts)
+        own = [number for number, (owner, _) in enumerate(where) if owner == here]
+        wished = [number for number, (owner, _) in enumerate(where) if owner != here]
+        return Drawn(
+            positive=np.arange(len(where)),
+            count=len(where),
+            own=own,
+            own_rows=[where[number][1] for number in own],
+            wished=wished,
+            slot=[begins[where[number][0]] + where[number][1] for number in wished],
+            slots=self._asked_counts,
+            wishes=[0] * begins[-1],
+        )
 
 
 def own_tables(about: Profile, config: Config) -> dict[str, Adam]:

@@ -8,7 +8,7 @@ that is public anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,11 +16,13 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
 from lpgcn.model.backbone import BACKBONES
-from lpgcn.model.batches import Batch
+from lpgcn.model.batches import Draw, PooledBatch, groups
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.loss import LossRounds
+from lpgcn.protocol.server.pool import PoolRounds
+from lpgcn.protocol.server.samples import SampleRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import (
@@ -91,7 +93,7 @@ class Script:
     """The rounds after there is a plan."""
 
     def __init__(self, topology: Topology, config: Config) -> None:
-        self._topology = topology
+        self._topology, self._config = topology, config
         self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
         self._fan = FANS[self._sizes.suite.owner_push]
         self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
@@ -118,8 +120,9 @@ class Script:
 
     # Initialisation.
 
-    def verification(self, peers: Ragged) -> list[Round]:
-        """PLAN, VERIFY and ANSWERS (Algorithm 3, lines 7–9; Algorithm 2, lines 16–18)."""
+    def verification(self, circle: Int64) -> list[Round]:
+        """PLAN, VERIFY and ANSWERS (Algorithm 3, lines 7–9; Algorithm 2, lines 16–18). Masks are
+        shared in a circle of this order, and in one for each group."""
         topology = self._topology
         answers = verification_answer(topology.entries.lengths)
         by_owner, by_client = topology.by_owner, topology.by_client
@@ -139,7 +142,8 @@ class Script:
             ),
             "root": Stored("root", ROOT_BYTES),
             "own": self.entries(self._own),
-            "peers": self.entries(peers),
+            "peers": self.entries(mask_peers(len(circle), [circle])),
+            "group_peers": self.entries(self._group_peers(circle)),
         }
         questions: Fields = {
             "askers": self.entries(
@@ -155,6 +159,13 @@ class Script:
             self._round(Phase.VERIFY, questions, up),
             self._round(Phase.ANSWERS, down, {}),
         ]
+
+    def _group_peers(self, circle: Int64) -> Ragged:
+        n = len(circle)
+        if not self._config.pooled:
+            return Ragged.from_lengths(np.zeros(n, dtype=np.int64), circle[:0])
+        group = groups(self._config, n)[circle]
+        return mask_peers(n, [circle[group == one] for one in range(int(group.max()) + 1)])
 
     def entries(self, ids: Ragged) -> Rows:
         """Entries of the directory of public keys."""
@@ -194,11 +205,15 @@ class Script:
 
     # A pass.
 
-    def step(self, batch: Batch) -> Iterator[Round]:
+    def _loss(self, batch: Draw) -> LossRounds:
+        if isinstance(batch, PooledBatch):
+            return PoolRounds(self._topology, self._sizes, batch)
+        return SampleRounds(self._topology, self._sizes, batch, self.contacts)
+
+    def step(self, batch: Draw) -> Iterator[Round]:
         """forward → loss → backward → update, as Algorithm 7."""
-        topology = self._topology
-        scope = Scope.of_batch(topology, batch)
-        loss = LossRounds(topology, self._sizes, batch, self.contacts)
+        loss = self._loss(batch)
+        scope = loss.scope
         about = self._fan.about(scope)
         yield from self._forward(scope, loss)
         yield self._round(Phase.LOSS, loss.samples, loss.gradients, scope=scope)
@@ -235,7 +250,7 @@ class Script:
             down, up = {**down, **loss.positions}, {**up, **loss.wishes}
         yield self._round(Phase.FORWARD, down, up, last)
         finals = Selection(topology.owned, scope.finals[topology.owned.values])
-        width = self._sizes.row(Kind.ITEM_FINAL)
+        width = self._sizes.row(loss.kind if loss else Kind.ITEM_FINAL)
         arrivals = self._arrivals(Kind.USER_FORWARD, pushes, scope.pairs)
         yield self._round(
             Phase.FINAL,
@@ -357,13 +372,15 @@ class Script:
         return Rows("pushes", len(self._pushed.values), ids, self._sizes.row(Kind.PUSH))
 
 
-def mask_peers(n_clients: int, order: Int64) -> Ragged:
-    """The clients next to each one in a circle of this order, `MASK_REACH` on either side."""
+def mask_peers(n_clients: int, circles: Sequence[Int64]) -> Ragged:
+    """The clients next to each one in its circle, `MASK_REACH` on either side."""
     ways = [way for way in range(-MASK_REACH, MASK_REACH + 1) if way]
-    around = np.stack([np.roll(order, -way) for way in ways], axis=1)
-    peers = [np.unique(row[row != client]) for client, row in zip(order, around, strict=True)]
-    by_client = np.argsort(order)
-    return Ragged.from_arrays([peers[place] for place in by_client.tolist()])
+    peers = [np.empty(0, dtype=np.int64)] * n_clients
+    for order in circles:
+        around = np.stack([np.roll(order, -way) for way in ways], axis=1)
+        for client, row in zip(order.tolist(), around, strict=True):
+            peers[client] = np.unique(row[row != client])
+    return Ragged.from_arrays(peers)
 
 
 def inner_offsets(outer: Ragged, inner: Ragged) -> Ragged:

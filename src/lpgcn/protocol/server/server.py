@@ -17,8 +17,7 @@ from lpgcn import fixed_point
 from lpgcn.checkpoints import unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS, Evaluation
-from lpgcn.model.batches import Batches
-from lpgcn.model.sampling import listing_keys
+from lpgcn.model.batches import batches_of
 from lpgcn.plan import Plan
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.ledger import Ledger, Traffic
@@ -76,15 +75,9 @@ class Server:
         """Of the whole run."""
         self._samples = 0
         """Since the loss was last reported, or the term began."""
-        keys = listing_keys(term.topology.listed, term.topology.n_items)
-        self.batches = Batches(
-            config.seed,
-            config.batch_size,
-            interactions or self._count_interactions(len(keys)),
-            term.topology.n_clients,
-            term.topology.n_items,
-            np.sort(keys),
-        )
+        listed, n_items = term.topology.listed, term.topology.n_items
+        total = interactions or self._count_interactions(len(listed.values))
+        self.batches = batches_of(config, total, listed, n_items)
 
     @classmethod
     def begin(

@@ -18,7 +18,7 @@ from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.server.caller import Caller, Line
 from lpgcn.protocol.server.estates import Former, Inheritance
-from lpgcn.protocol.server.script import Script, mask_peers, opening, resuming
+from lpgcn.protocol.server.script import Script, opening, resuming
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Stores
 from lpgcn.protocol.wire.reading import pack_numbers
@@ -82,7 +82,7 @@ def begin_term(
     caller.take_ledger(topology.is_owner, caller.ledger)
     script = Script(topology, config)
     circle = permutation(topology.seed, Purpose.MASK_CIRCLE, len(members))
-    for one in script.verification(mask_peers(len(members), circle)):
+    for one in script.verification(circle):
         caller.carry_out(one)
     if former is not None:
         _inherit(caller, Inheritance(former, members, topology, script), former.number)

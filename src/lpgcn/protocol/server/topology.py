@@ -7,7 +7,7 @@ pair among its owner's is the *handle* by which the owner knows the neighbour, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -113,6 +113,10 @@ class Scope:
             for count in (topology.n_clients, topology.n_items, topology.n_pairs)
         )
         return cls(users, items, items, pairs)
+
+    def with_finals(self, places: Int64) -> Scope:
+        """The same, with the final vectors of these items only."""
+        return replace(self, finals=_flags(len(self.finals), places))
 
 
 def _flags(size: int, chosen: Int64) -> Bits:

@@ -165,6 +165,54 @@ class Stored(Field):
 
 
 @dataclass(frozen=True)
+class Summed(Field):
+    """Masked numbers, of which the server keeps only the sum over each group of clients."""
+
+    store: str
+    group: Int64
+    """Of every client."""
+    count: int
+    """Numbers of a client."""
+
+    @property
+    def lengths(self) -> int:
+        return reading.MASKED_BYTES * self.count
+
+    def prepare(self, stores: Stores) -> None:
+        groups = int(self.group.max(initial=0)) + 1
+        stores[self.store] = np.zeros((groups, self.count), dtype=np.uint64)
+
+    def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
+        reading.check_length(content, name, self.count, reading.MASKED_BYTES)
+        stores[self.store][self.group[client]] += np.frombuffer(content, dtype="<u8")
+
+
+@dataclass(frozen=True)
+class Totals(Field):
+    """What was summed, in rows of d numbers: row r is about row `about[r]` of a table, of which
+    each client gets those rows that are its own."""
+
+    store: str
+    about: Int64
+    table_rows: int
+    ids: Selection
+    dim: int
+
+    @cached_property
+    def lengths(self) -> Int64:
+        return self.ids.lengths * (reading.MASKED_BYTES * self.dim)
+
+    def fill(self, stores: Stores, client: int) -> bytes:
+        sums = stores[self.store]
+        if len(sums) != self.table_rows or sums.shape[1] != self.dim:
+            table = np.zeros((self.table_rows, self.dim), dtype=np.uint64)
+            np.add.at(table, self.about, sums.reshape(-1, self.dim))
+            sums = stores[self.store] = table.astype("<u8")
+        content: bytes = sums[self.ids[client]].tobytes()
+        return content
+
+
+@dataclass(frozen=True)
 class Listed(Field):
     """Tokens, of which the server learns the number when they arrive; a count knows it before."""
 

@@ -25,7 +25,7 @@ from lpgcn.protocol.errors import (
 )
 from lpgcn.ragged import Int64
 
-VERSION: Final = 3
+VERSION: Final = 4
 RUN_BYTES: Final = 16
 _HEADER: Final = struct.Struct(">B16sQBBI")
 HEADER_BYTES: Final = _HEADER.size
@@ -112,6 +112,8 @@ class Placement(Message, tag=4, frozen=True):
     """This client's own entry of it."""
     peers: bytes
     """Entries of the clients that share masks with this one."""
+    group_peers: bytes = b""
+    """Of those that do within its group, if negatives are in pools."""
 
 
 class Questions(Message, tag=5, frozen=True):
@@ -174,17 +176,18 @@ class Samples(Message, tag=9, frozen=True):
     """Server → batch client: the vectors it wished for, and its negatives (Algorithm 9, line 1).
 
     Negatives are in the order of their places; `contacts` are the handles of their owners, and
-    `new_contacts` the directory entries of those that this client meets for the first time.
+    `new_contacts` the directory entries of those that this client meets for the first time. Those
+    of a pool are in the order of their draw, and nobody is met.
     """
 
     granted: bytes
-    """The vectors it wished for, one message an owner."""
-    negatives: bytes
-    """For each sample the number of its negative among `negative_rows`."""
+    """The vectors it wished for, or those of all its items, one message an owner."""
     negative_places: bytes
     negative_rows: bytes
-    contacts: bytes
-    new_contacts: bytes
+    negatives: bytes = b""
+    """For each sample the number of its negative among `negative_rows`."""
+    contacts: bytes = b""
+    new_contacts: bytes = b""
 
 
 class LossRows(Message, tag=10, frozen=True):
@@ -195,13 +198,17 @@ class LossRows(Message, tag=10, frozen=True):
 
     users: bytes
     scalars: bytes
-    negatives: bytes
-    """Sealed (e_u, place, s, n), one after the other."""
-    contacts: bytes
-    """For each negative the handle of its sender, and its number among the sender's."""
-    introductions: bytes
     wanted: bytes
     wants_user: bytes
+    negatives: bytes = b""
+    """Sealed (e_u, place, s, n), one after the other."""
+    contacts: bytes = b""
+    """For each negative the handle of its sender, and its number among the sender's."""
+    introductions: bytes = b""
+    answered: bytes = b""
+    """A bit for each owned item: whether it was a negative that a group answered about."""
+    answers: bytes = b""
+    """For each of these Σ_u s_uj q_u, d numbers of 64 bits."""
 
 
 class Update(Arrivals, tag=11, frozen=True):
@@ -303,8 +310,10 @@ class Gradients(Message, tag=39, frozen=True):
 
     user: bytes
     scalars: bytes
-    negatives: bytes
-    introductions: bytes
+    negatives: bytes = b""
+    introductions: bytes = b""
+    answers: bytes = b""
+    """Its part of Σ_u s_uj q_u for the first negatives of its pool, masked."""
 
 
 class Numbers(Message, tag=40, frozen=True):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from lpgcn.config import Config
+from lpgcn.config import BatchSize, Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TAG_BYTES
+from lpgcn.model.batches import pool_sizes
+from lpgcn.model.losses.softmax import Softmax
 from lpgcn.protocol.suite import SUITES, Kind, Suite
-from lpgcn.protocol.wire.reading import NUMBER_BYTES
+from lpgcn.protocol.wire.reading import MASKED_BYTES, NUMBER_BYTES
 from lpgcn.ragged import Int64
 
 LARGEST: Final = 1 << 30
@@ -41,14 +43,33 @@ class Sizes:
     suite: Suite
     vector: int
     """A plain vector: d numbers."""
+    shown: np.dtype[Any]
+    """A number of a final vector as the loss shows it to others: itself, or of its direction."""
     pair: np.dtype[np.void]
     """s_ui and n_ui, in the precision of the vectors that s_ui multiplies."""
+    dim: int
+    pool: tuple[int, int] = (0, 0)
+    """Negatives that a client gets, and those that it answers about."""
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
         number = np.dtype(config.dtype).newbyteorder("<")
         pair = np.dtype([("coefficient", number), ("count", "<u4")])
-        return cls(SUITES[config.suite], config.dim * number.itemsize, pair)
+        suite, vector = SUITES[config.suite], config.dim * number.itemsize
+        if not config.pooled:
+            return cls(suite, vector, number, pair, config.dim)
+        shown = Softmax.of(config).number
+        return cls(suite, vector, shown, pair, config.dim, pool_sizes(config, config.negatives))
+
+    @property
+    def final(self) -> int:
+        """A final vector as the loss shows it."""
+        return self.dim * self.shown.itemsize
+
+    @property
+    def answer(self) -> int:
+        """What is said about one negative of a pool."""
+        return self.dim * MASKED_BYTES
 
     @cached_property
     def negative_content(self) -> np.dtype[np.void]:
@@ -63,13 +84,15 @@ class Sizes:
     def _rows(self) -> dict[Kind, int]:
         rows = {kind: self.vector + self._tag(kind) for kind in self.suite.keys}
         rows[Kind.NEGATIVE] = self.negative_content.itemsize + self._tag(Kind.NEGATIVE)
+        for kind in (Kind.USER_FINAL, Kind.POOL):
+            rows[kind] = self.final + self._tag(kind)
         return rows
 
     def slots(self, kind: Kind) -> tuple[int, int]:
         """Of a message with slots between a client and an owner: bytes a slot, and besides."""
         plain = {
             Kind.WISH: NUMBER_BYTES,
-            Kind.GRANT: self.vector,
+            Kind.GRANT: self.final,
             Kind.SCALARS: self.pair.itemsize,
         }
         return plain[kind], self._tag(kind)
@@ -96,12 +119,17 @@ class Sizes:
     def _tag(self, kind: Kind) -> int:
         return TAG_BYTES if self.suite.protects(kind) else 0
 
-    def largest(self, n_users: int, n_items: int, batch_size: int) -> int:
+    def largest(self, n_users: int, n_items: int, batch_size: BatchSize) -> int:
         """No message is longer: a row of every kind for all that there can be one for, and a
         kilobyte for the rest. A message of more than a gigabyte is no message for a client."""
         row = self.vector + TAG_BYTES + 64
+        if batch_size == "full":
+            if not any(self.pool):
+                return LARGEST
+            batch_size = 0
         per_sample = self.row(Kind.NEGATIVE) + 2 * row
         per_entry = max(self.pair.itemsize, NUMBER_BYTES) * n_users * n_items
         # A copy of an item's state has four vectors in each of at most two tables.
         rows = n_users * (2 * row + 256) + 9 * n_items * row + batch_size * per_sample
+        rows += self.pool[0] * row + (self.pool[1] + n_items) * self.answer
         return min(1024 + rows + per_entry, LARGEST)

@@ -17,10 +17,9 @@ from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, evaluate
 from lpgcn.model.adam import STATE, Adam, Gradient
 from lpgcn.model.backbone import BACKBONES, BUILDING, NodeKind
-from lpgcn.model.batches import Batch
+from lpgcn.model.batches import Draw
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats
-from lpgcn.model.loss import LossGradient, pair_gradients
 from lpgcn.model.propagation import (
     Backward,
     Forward,
@@ -38,6 +37,7 @@ from lpgcn.runtime.engines.engine import (
     Vectors,
     masked_items,
 )
+from lpgcn.runtime.engines.objectives import at_nodes
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.traffic import TrafficSummary
@@ -72,7 +72,6 @@ class Centralized:
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
         self._backbone = BACKBONES[config.model]
         self._enter(0)
-        self._item_ids = np.concatenate((np.arange(split.n_items), self.sampler.catalogue))
         self._adam = self._initial()
         self._vectors: Vectors | None = None
         self._next = (0, 0)
@@ -157,43 +156,16 @@ class Centralized:
             users, items = users.absorb(items.push), items.absorb(users.push)
         return users, items
 
-    def _loss(self, batch: Batch) -> tuple[Backward, Backward]:
+    def _loss(self, batch: Draw) -> tuple[Backward, Backward]:
         """Algorithm 9: the loss, and the gradients that backward propagation starts from."""
         users, items = self._propagate()
-        pairs = self.sampler.pairs(batch)
-        ids = self._item_ids[pairs.items]
-        user_ids, user = np.unique(pairs.users, return_inverse=True)
-        item_ids, item = np.unique(ids, return_inverse=True)
-        user_vectors = users.finish(items.push, user_ids)
-        item_vectors = items.finish(users.push, item_ids)
-        touched = replace(pairs, users=user, items=item)
-        found = pair_gradients(touched, user_vectors, item_vectors, self._kernels)
-        by_item = np.argsort(item, kind="stable")
-        count = found.count.astype(np.float64)
-        at_users = LossGradient.gather(
-            pairs.users,
-            item,
-            found.coefficient,
-            count / 2,
-            item_vectors,
-            self._users.backward_grid,
-            self._kernels,
-        )
-        at_items = LossGradient.gather(
-            ids[by_item],
-            user[by_item],
-            found.coefficient[by_item],
-            count[by_item],
-            user_vectors,
-            self._users.backward_grid,
-            self._kernels,
-        )
-        total = fixed_point.total(found.loss)
-        for forward, loss in ((users, at_users), (items, at_items)):
+        found = at_nodes(batch, self.sampler, users, items, self._config)
+        total = found.total
+        for forward, loss in ((users, found.users), (items, found.items)):
             total += fixed_point.total(forward.regulariser(loss))
         self._loss_total += total
         self._samples += batch.size
-        return users.backward(at_users), items.backward(at_items)
+        return users.backward(found.users), items.backward(found.items)
 
     def _backward(self, users: Backward, items: Backward, batch_size: int) -> dict[str, Gradient]:
         """Algorithm 6: L exchanges, then [half exchange]; the gradients of all parameters."""
@@ -221,7 +193,7 @@ class Centralized:
         if batch.size:
             self._train(batch, learning_rate)
 
-    def _train(self, batch: Batch, learning_rate: float) -> None:
+    def _train(self, batch: Draw, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
         users, items = self._loss(batch)
         for name, gradient in self._backward(users, items, batch.size).items():

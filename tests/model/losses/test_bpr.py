@@ -15,7 +15,8 @@ from lpgcn.model.grid import Grid
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
-from lpgcn.model.loss import LossGradient, PairGradients, Pairs, pair_gradients, slopes
+from lpgcn.model.losses.bpr import PairGradients, Pairs, pair_gradients, slopes
+from lpgcn.model.losses.gradient import LossGradient
 
 Samples = tuple[tuple[int, int, int], ...]
 KERNELS = {"plain": Plain(), "compiled": Compiled(Threads(1))}

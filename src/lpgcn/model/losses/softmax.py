@@ -1,0 +1,187 @@
+"""Softmax against pools of negatives, on cosines (sampled softmax; Wu et al., TOIS 2024).
+
+    Loss = Σ_{(u,i)} −ln x_ui / (x_ui + z_u)     z_u = w Σ_j x_uj     x_ui = exp(cos(e_u, e_i) / τ)
+
+with (u, i) over all interactions and j over a pool that many users share, but for the user's own
+items. The derivatives by the cosines, and by the vectors, of length ‖e‖ and direction ê, are
+
+    s_ui = −z_u·f_ui/τ     s_uj = w·x_uj·Σ_i f_ui/τ     f_ui = 1 / (x_ui + z_u)
+    G_u = Σ_i s_ui ê_i + Σ_j s_uj ê_j     G_i = Σ_u s_ui ê_u     ∂Loss/∂e = (G − (G·ê)ê) / ‖e‖
+
+so that only directions are told to others, and what comes back for an item is a sum over users.
+
+Directions are rounded to whole numbers q of length S, slopes to multiples of 2^-16. For float32, S
+is so small that q·q' < 2^24 by Cauchy and Schwarz: every partial sum of it is a whole number that a
+float32 holds, and a matrix product is exact in any order, by any BLAS. So are, in float64, the
+sums of x, of which each is a multiple of 2^-40, and the products of slopes with directions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.model.grid import Grid, GridError
+from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.model.losses.exponential import exponential
+from lpgcn.model.losses.gradient import LossGradient
+from lpgcn.ragged import Ragged
+
+SLOPES: Final = Grid(16, np.int64)
+"""The grid of s, and of sums of s·q."""
+_EXACT: Final = 2.0**53
+_DIGIT_BITS: Final = 13
+_USERS_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Where some vectors point, as whole numbers, and how long the vectors are."""
+
+    rows: Floats
+    lengths: Float64
+
+
+@dataclass(frozen=True)
+class PoolGradients:
+    """What some users' positives and their pool say."""
+
+    coefficient: Floats
+    """s_ui of every positive."""
+    loss: Float64
+    """Of every positive."""
+    users: Int64
+    """Σ_j s_uj q_j of every user, in steps of the slopes."""
+    answers: Int64
+    """Σ_u s_uj q_u for every item of the pool that is answered."""
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The loss with its settings."""
+
+    temperature: float
+    weight: float
+    """w: how many negatives each one of the pool stands for."""
+    dtype: str
+    dim: int
+
+    @classmethod
+    def of(cls, config: Config) -> Softmax:
+        return cls(config.temperature, config.negative_weight, config.dtype, config.dim)
+
+    @property
+    def number(self) -> np.dtype[np.signedinteger]:
+        """One number of a direction as it travels."""
+        return np.dtype("<i2" if self.dtype == "float32" else "<i4")
+
+    @cached_property
+    def _largest(self) -> int:
+        """No direction is longer, rounded as it is."""
+        return 1 << (12 if self.dtype == "float32" else 16)
+
+    @cached_property
+    def radius(self) -> int:
+        """S. Rounding makes a vector longer by up to ½√d."""
+        return self._largest - math.ceil(math.sqrt(self.dim) / 2)
+
+    def directions(self, vectors: Floats, kernels: Kernels) -> Directions:
+        """q = rint(S·e/‖e‖); what has no length has no direction."""
+        own = np.arange(len(vectors))
+        lengths = np.sqrt(kernels.dots(vectors, vectors, own, own))
+        factor = _over(np.full(len(vectors), float(self.radius)), lengths)
+        whole, _ = kernels.rounded(vectors, factor, np.int32)
+        return Directions(whole.astype(self.dtype), lengths)
+
+    def are_directions(self, rows: Floats) -> bool:
+        """Whether no row is longer than a direction can be."""
+        wide = rows.astype(np.float64)
+        return bool((np.einsum("ij,ij->i", wide, wide) <= self._largest**2).all())
+
+    @cached_property
+    def _tables(self) -> Float64:
+        """e^(−n/(S²τ)) for each digit of n, the first for the lowest."""
+        digits = -(-2 * self._largest.bit_length() // _DIGIT_BITS)
+        scale = self.radius * self.radius * self.temperature
+        numbers = np.arange(1 << _DIGIT_BITS, dtype=np.float64)
+        return exponential(
+            np.stack([numbers * (-(2.0 ** (_DIGIT_BITS * k)) / scale) for k in range(digits)])
+        )
+
+    def gradients(
+        self, positives: Ragged, users: Floats, items: Floats, pool: Floats, own: Ragged,
+        answered: int, kernels: Kernels,
+    ) -> PoolGradients:  # fmt: skip
+        """Of users who share a pool. All vectors are directions; positives are rows of `items`,
+        `own` for each user the rows of the pool that are its items; the first `answered` rows of
+        the pool are answered."""
+        products = kernels.dots(users, items, positives.rows, positives.values)
+        column = products.astype(self.dtype)[:, None]
+        positive = kernels.exponentials(column, self._largest**2, self._tables)[:, 0]
+        wide, f = pool.astype(np.float64), np.empty(len(positive))
+        z, sums = np.empty(len(users)), np.empty(users.shape, dtype=np.int64)
+        answers = np.zeros((answered, self.dim), dtype=np.int64)
+        for first in range(0, len(users), _USERS_AT_ONCE):
+            some = slice(first, first + _USERS_AT_ONCE)
+            rows, theirs = positives.part(some), own.part(some)
+            x = kernels.exponentials(users[some] @ pool.T, self._largest**2, self._tables)
+            x[theirs.rows, theirs.values] = 0
+            z[some] = self.weight * x.sum(axis=1)
+            entries = slice(positives.offsets[first], positives.offsets[first] + len(rows.values))
+            f[entries] = 1 / (positive[entries] + z[some][rows.rows])
+            total = np.bincount(rows.rows, f[entries], len(x)).astype(np.float64, copy=False)
+            self._check(total * z[some])
+            kernels.scale(x, total * self._slope(self.weight))
+            sums[some] = x @ wide
+            answers += (x[:, :answered].T @ users[some].astype(np.float64)).astype(np.int64)
+        slopes = np.rint(z[positives.rows] * f * self._slope(-1.0)) * SLOPES.unit
+        return PoolGradients(slopes.astype(self.dtype), -np.log(positive * f), sums, answers)
+
+    def _slope(self, number: float) -> float:
+        """number/τ in steps of the slopes."""
+        return number * SLOPES.steps / self.temperature
+
+    def _check(self, slopes: Float64) -> None:
+        """All slopes of the pool add up to those of the positives; so no partial sum is larger."""
+        largest = 2 * float(slopes.sum()) * self._slope(self._largest)
+        if not largest < _EXACT:
+            raise GridError(
+                f"the slopes of a pool may add up to {largest * SLOPES.unit / self._largest:.6g}, "
+                f"expected less than {_EXACT * SLOPES.unit / self._largest:.6g}; raise the "
+                "temperature, or choose --dtype float32, whose directions are coarser"
+            )
+
+    def at_nodes(
+        self,
+        sums: Int64 | Float64,
+        in_samples: Float64,
+        at: Directions,
+        grid: Grid,
+        kernels: Kernels,
+    ) -> LossGradient:
+        """(G − (G·ê)ê) / ‖e‖ of all nodes of a kind, from the sums of slopes times directions."""
+        every, g = np.arange(len(sums)), sums.astype(np.float64)
+        along, square = (kernels.dots(v, at.rows, every, every) for v in (g, at.rows))
+        g -= _over(along, square)[:, None] * at.rows
+        scale = _over(np.full(len(g), grid.steps / (SLOPES.steps * self.radius)), at.lengths)
+        numbers, largest = kernels.rounded(g, scale, np.int64)
+        grid.check_sums(largest, 1, "the gradient of the loss, last layer")
+        return LossGradient(every, numbers.astype(np.int64, copy=False), in_samples)
+
+
+def columns(positives: Ragged, pool: Int64, n_items: int) -> Ragged:
+    """For each user the rows of a pool that are its own items."""
+    row = np.full(n_items, -1)
+    row[pool] = np.arange(len(pool))
+    found = row[positives.values]
+    return Ragged(positives.offsets, found).where(found >= 0)
+
+
+def _over(numbers: Float64, by: Float64) -> Float64:
+    """Quotients, and 0 where there is nothing to divide by."""
+    return np.divide(numbers, by, out=np.zeros_like(numbers), where=by > 0)
