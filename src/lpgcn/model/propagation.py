@@ -114,6 +114,8 @@ class Forward:
 
     def regulariser(self, loss: LossGradient) -> Float64:
         """½λn·‖e^(0)‖² of every node that the batch touches, in n samples: its part of the loss."""
+        if not self.nodes.reg:
+            return np.zeros(len(loss.rows))
         initial, own = self.initial(loss.rows), np.arange(len(loss.rows))
         squares = self.nodes.kernels.dots(initial, initial, own, own)
         return 0.5 * self.nodes.reg * loss.in_samples * squares
@@ -125,8 +127,10 @@ class Forward:
         scale = nodes.scale[loss.rows] / (nodes.layers + 1)
         where = f"layer {nodes.layers} backward, {nodes.name}"
         from_loss = grid.round(loss.sums, scale, where, nodes.kernels)
-        push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
-        push[loss.rows] = from_loss
+        push = from_loss
+        if len(loss.rows) < len(nodes):
+            push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
+            push[loss.rows] = from_loss
         return Backward(self, loss, from_loss, nodes.layers, push)
 
 
@@ -155,9 +159,11 @@ class Backward:
         """One layer: Eqs. 18–27, all of the same form."""
         nodes, rows = self.forward.nodes, self.loss.rows
         push = nodes.averages(arrived, self.grid, self.where, present)
-        if len(rows):
+        where = f"layer {self.layer - 1} backward, {nodes.name}"
+        if len(rows) == len(push):
+            push = self.grid.fit(push.astype(np.int64) + self.from_loss, where)
+        elif len(rows):
             touched = push.take(rows, axis=0).astype(np.int64) + self.from_loss
-            where = f"layer {self.layer - 1} backward, {nodes.name}"
             push[rows] = self.grid.fit(touched, where)
         return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
 

@@ -76,6 +76,11 @@ class Kernels(Protocol):
         """row ← rint(factor_r · row), in place."""
         ...
 
+    def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:
+        """rint(factor_r · (x − (x·q / q·q) q)) for each row x and its q of `along`, or of x if q is
+        zero; and the largest magnitude, as `rounded` has it. Dot products are those of `dots`."""
+        ...
+
     def adam(
         self,
         parameter: Floats,

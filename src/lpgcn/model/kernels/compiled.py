@@ -97,6 +97,15 @@ class Compiled:
     def scale(self, rows: Float64, factor: Float64) -> None:
         self._each_row(lambda first, last: _scale(first, last, rows, factor), *rows.shape)
 
+    def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:
+        out = np.empty(rows.shape, np.int64)
+        largest = [0.0]
+        self._each_row(
+            lambda first, last: largest.append(_tangents(first, last, rows, along, factor, out)),
+            *rows.shape,
+        )
+        return out, max(largest)
+
     def adam(
         self,
         parameter: Floats,
@@ -261,6 +270,26 @@ def _rounded(first, last, rows, factor, out):
         for c in range(rows.shape[1]):
             number = np.rint(rows[r, c] * factor[r])
             out[r, c] = number
+            magnitude = abs(number)
+            # A comparison that is false for what is no number.
+            if not magnitude <= largest:
+                largest = magnitude if magnitude == magnitude else np.inf
+    return largest
+
+
+@_compiled
+def _tangents(first, last, rows, along, factor, out):
+    largest = 0.0
+    for r in range(first, last):
+        length = rows[r, 0] * np.float64(along[r, 0])
+        square = np.float64(along[r, 0]) * np.float64(along[r, 0])
+        for c in range(1, rows.shape[1]):
+            length += rows[r, c] * np.float64(along[r, c])
+            square += np.float64(along[r, c]) * np.float64(along[r, c])
+        share = length / square if square > 0 else 0.0
+        for c in range(rows.shape[1]):
+            number = np.rint((rows[r, c] - share * np.float64(along[r, c])) * factor[r])
+            out[r, c] = np.int64(number)
             magnitude = abs(number)
             # A comparison that is false for what is no number.
             if not magnitude <= largest:

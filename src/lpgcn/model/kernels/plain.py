@@ -83,6 +83,13 @@ class Plain:
         rows *= factor[:, None]
         np.rint(rows, out=rows)
 
+    def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:
+        every = np.arange(len(rows))
+        length, square = (self.dots(one, along, every, every) for one in (rows, along))
+        share = np.divide(length, square, out=np.zeros_like(length), where=square > 0)
+        numbers, largest = self.rounded(rows - share[:, None] * along, factor, np.int64)
+        return numbers.astype(np.int64, copy=False), largest
+
     def adam(
         self,
         parameter: Floats,

@@ -165,13 +165,12 @@ class Softmax:
         kernels: Kernels,
     ) -> LossGradient:
         """(G − (G·ê)ê) / ‖e‖ of all nodes of a kind, from the sums of slopes times directions."""
-        every, g = np.arange(len(sums)), sums.astype(np.float64)
-        along, square = (kernels.dots(v, at.rows, every, every) for v in (g, at.rows))
-        g -= _over(along, square)[:, None] * at.rows
-        scale = _over(np.full(len(g), grid.steps / (SLOPES.steps * self.radius)), at.lengths)
-        numbers, largest = kernels.rounded(g, scale, np.int64)
+        unit = np.full(len(sums), grid.steps / (SLOPES.steps * self.radius))
+        numbers, largest = kernels.tangents(
+            sums.astype(np.float64), at.rows, _over(unit, at.lengths)
+        )
         grid.check_sums(largest, 1, "the gradient of the loss, last layer")
-        return LossGradient(every, numbers.astype(np.int64, copy=False), in_samples)
+        return LossGradient(np.arange(len(sums)), numbers, in_samples)
 
 
 def columns(positives: Ragged, pool: Int64, n_items: int) -> Ragged:

@@ -13,7 +13,6 @@ from lpgcn.model.losses.bpr import pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Softmax, columns
 from lpgcn.model.propagation import Forward
-from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.sampler import Sampler
 
 
@@ -73,25 +72,21 @@ def _of_pools(
     kernels, grid, softmax = users.nodes.kernels, users.nodes.backward_grid, Softmax.of(config)
     at_users = softmax.directions(users.finish(items.push), kernels)
     at_items = softmax.directions(items.finish(users.push), kernels)
-    real = sampler.real
-    coefficient = np.empty(len(real.values), dtype=at_users.rows.dtype)
+    coefficient = np.empty(len(sampler.real.values), dtype=at_users.rows.dtype)
     user_sums, total = np.zeros(at_users.rows.shape, dtype=np.int64), 0
     answers = np.zeros(at_items.rows.shape, dtype=np.int64)
-    for group in range(len(batch.pools)):
-        ranks, pool = np.flatnonzero(batch.group == group), sampler.catalogue[batch.pools[group]]
-        entries = Ragged(real.offsets, np.arange(len(real.values))).only(ranks)
-        positives = Ragged(entries.offsets, real.values[entries.values])
-        rows = sampler.members[ranks]
+    for number, group in enumerate(sampler.groups):
+        pool = sampler.catalogue[batch.pools[number]]
         found = softmax.gradients(
-            positives,
-            at_users.rows[rows],
+            group.positives,
+            at_users.rows[group.users],
             at_items.rows,
             at_items.rows[pool],
-            columns(positives, pool, len(answers)),
+            columns(group.positives, pool, len(answers)),
             batch.answered,
             kernels,
         )
-        coefficient[entries.values], user_sums[rows] = found.coefficient, found.users
+        coefficient[group.entries], user_sums[group.users] = found.coefficient, found.users
         answers[pool[: batch.answered]] += found.answers
         total += fixed_point.total(found.loss)
     by_user, by_item = users.nodes.segments, items.nodes.segments

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.data import Interactions
-from lpgcn.model.batches import Batch, batches_of
+from lpgcn.model.batches import Batch, PooledBatches, batches_of
 from lpgcn.model.losses.bpr import Pairs
 from lpgcn.model.sampling import (
     SamplingError,
@@ -20,7 +21,17 @@ from lpgcn.model.sampling import (
     union,
     virtual_items,
 )
-from lpgcn.ragged import Int64
+from lpgcn.ragged import Int64, Ragged
+
+
+@dataclass(frozen=True)
+class Group:
+    """Users with a pool of negatives."""
+
+    users: Int64
+    entries: Int64
+    """Of `Sampler.real`."""
+    positives: Ragged
 
 
 class Sampler:
@@ -61,6 +72,22 @@ class Sampler:
     def by_item(self) -> Int64:
         """The entries of `real` in the order of their items."""
         return np.argsort(self.real.values, kind="stable")
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Those who share a pool of negatives, if there are pools."""
+        assert isinstance(self.batches, PooledBatches)
+        every, group = (
+            Ragged(self.real.offsets, np.arange(len(self.real.values))),
+            self.batches.group,
+        )
+        found = []
+        for one in range(int(group.max()) + 1):
+            ranks = np.flatnonzero(group == one)
+            entries = every.only(ranks)
+            positives = Ragged(entries.offsets, self.real.values[entries.values])
+            found.append(Group(self.members[ranks], entries.values, positives))
+        return found
 
     def pairs(self, batch: Batch) -> Pairs:
         """With everybody's positives. These are called by their ids, a negative by n_items + its
