@@ -46,6 +46,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     mode: Annotated[Mode, Meta(description="How the parties are run.")] = "centralized"
     model: Annotated[Model, Meta(description="The backbone.")] = "lightgcn+"
     layers: Annotated[int, Meta(ge=1, le=16, description="Graph convolution layers L.")] = 3
+    layer_weights: Annotated[
+        tuple[Annotated[float, Meta(ge=0)], ...] | None,
+        Meta(description="α_0 … α_L of the layers in a final vector; all 1/(L+1) if not given."),
+    ] = None
     dim: Annotated[int, Meta(ge=1, description="Embedding size d.")] = 64
     lr: Annotated[float, Meta(gt=0, description="Adam's learning rate γ.")] = 1e-3
     schedule: Annotated[
@@ -134,6 +138,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("lr", "reg", "init_deviation", "negative_weight"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected a finite number")
+        weights = self.layer_weights
+        if weights is not None and not (
+            len(weights) == self.layers + 1 and 0 < sum(weights) < math.inf
+        ):
+            raise ConfigError(
+                f"layer-weights are {', '.join(map(str, weights))}; expected {self.layers + 1} "
+                f"numbers, one for each of layers 0 to {self.layers}, not all of them 0"
+            )
         if self.pooled and self.batch_size != "full":
             raise ConfigError(
                 f"batch-size is {self.batch_size} with loss softmax, whose answers are hidden in "

@@ -2,9 +2,9 @@
 
 With s = |N|^-½, N a node's real neighbours, LightGCN (Eqs. 1–3) and its gradient are
 
-    forward    push x = e^(l)·s        e^(l+1) = m·s                e = Σ_l e^(l) / (L + 1)
+    forward    push x = e^(l)·s        e^(l+1) = m·s                e = Σ_l α_l e^(l)
     backward   push x = g^(l+1)·s      g^(l)   = m·s + ∂Loss/∂e^(l)
-    with ∂Loss/∂e^(l) = ∂Loss/∂e / (L + 1) on every layer.
+    with ∂Loss/∂e^(l) = α_l·∂Loss/∂e, and every α_l = 1/(L + 1) if nothing else is said.
 
 Only what is pushed is stored, as integers on a grid, so the two scalings that meet between two
 layers are one: e^(l+1)·s = m·s² = m / |N|, the mean of what arrived, rounded. No push is larger
@@ -34,6 +34,7 @@ class Nodes:
     ) -> None:
         self.name, self.segments, self.kernels = name, segments, kernels
         self.layers, self.reg, self.dtype = config.layers, config.reg, config.dtype
+        self._layer_weights = config.layer_weights
         self.dim = config.dim
         self.forward_grid = Grid.forward(config.dtype)
         self.backward_grid = Grid.backward(config.dtype, config.batch_size)
@@ -44,6 +45,18 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.segments)
 
+    @property
+    def readout(self) -> tuple[tuple[float, ...], float]:
+        """α_l but for a common factor, and that factor: numbers without one add up exactly."""
+        if self._layer_weights is None:
+            return (1.0,) * (self.layers + 1), 1 / (self.layers + 1)
+        return self._layer_weights, 1.0
+
+    def layer_weight(self, layer: int) -> float:
+        """α_l."""
+        weights, factor = self.readout
+        return weights[layer] * factor
+
     def begin(self, initial: Floats) -> Forward:
         """e^(0) are parameters of these nodes."""
         grid, where = self.forward_grid, f"layer 0 forward, {self.name}"
@@ -52,6 +65,12 @@ class Nodes:
     def build(self, arrived: Integers) -> Forward:
         """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
         return Forward(self, (self.averages(arrived, self.forward_grid, "building users"),))
+
+    def from_loss(self, loss: LossGradient, layer: int) -> Integers:
+        """∂Loss/∂e^(l)·s of the nodes that the batch touches."""
+        scale = self.scale[loss.rows] * self.layer_weight(layer)
+        where = f"layer {layer} backward, {self.name}"
+        return self.backward_grid.round(loss.sums, scale, where, self.kernels)
 
     def check_sums(self, rows: Integers, segments: Ragged, grid: Grid, where: str) -> None:
         """Sums of 32-bit numbers always fit; those of 64-bit ones are refused if they might not."""
@@ -94,17 +113,18 @@ class Forward:
         return Forward(self.nodes, (*self.pushes, push))
 
     def finish(self, arrived: Integers, rows: Int64 | None = None) -> Floats:
-        """The last layer, and e = Σ_l e^(l) / (L + 1) (Eq. 3) of all nodes or of some."""
+        """The last layer, and e = Σ_l α_l e^(l) (Eq. 3) of all nodes or of some."""
         nodes, every = self.nodes, slice(None)
         which = every if rows is None else rows
         segments = nodes.segments if rows is None else nodes.segments.only(rows)
         nodes.check_sums(arrived, segments, self.grid, self.where)
         last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
-        total = last.astype(np.int64)
-        for push in self.pushes:
-            total += push if rows is None else push.take(rows, axis=0)
-        readout = nodes.unscale[which] * (self.grid.unit / (nodes.layers + 1))
-        return (total * readout[:, None]).astype(nodes.dtype)
+        weights, factor = nodes.readout
+        total = last * weights[-1]
+        for push, weight in zip(self.pushes, weights, strict=False):
+            total += weight * (push if rows is None else push.take(rows, axis=0))
+        total *= (nodes.unscale[which] * (self.grid.unit * factor))[:, None]
+        return total.astype(nodes.dtype)
 
     def initial(self, rows: Int64) -> Float64:
         """e^(0) of some nodes, as it was pushed."""
@@ -121,12 +141,10 @@ class Forward:
         return 0.5 * self.nodes.reg * loss.in_samples * squares
 
     def backward(self, loss: LossGradient) -> Backward:
-        """g^(L)·s = s·∂Loss/∂e / (L + 1), zero where the batch does not touch."""
+        """g^(L)·s = s·α_L·∂Loss/∂e, zero where the batch does not touch."""
         nodes = self.nodes
         grid = nodes.backward_grid
-        scale = nodes.scale[loss.rows] / (nodes.layers + 1)
-        where = f"layer {nodes.layers} backward, {nodes.name}"
-        from_loss = grid.round(loss.sums, scale, where, nodes.kernels)
+        from_loss = nodes.from_loss(loss, nodes.layers)
         push = from_loss
         if len(loss.rows) < len(nodes):
             push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
@@ -141,7 +159,7 @@ class Backward:
     forward: Forward
     loss: LossGradient
     from_loss: Integers
-    """∂Loss/∂e^(l)·s of the touched nodes, the same on every layer."""
+    """∂Loss/∂e^(l)·s of the touched nodes."""
     layer: int
     push: Integers
     """What the nodes send in the next exchange."""
@@ -159,13 +177,16 @@ class Backward:
         """One layer: Eqs. 18–27, all of the same form."""
         nodes, rows = self.forward.nodes, self.loss.rows
         push = nodes.averages(arrived, self.grid, self.where, present)
-        where = f"layer {self.layer - 1} backward, {nodes.name}"
+        layer, from_loss = self.layer - 1, self.from_loss
+        where = f"layer {layer} backward, {nodes.name}"
+        if nodes.layer_weight(layer) != nodes.layer_weight(self.layer):
+            from_loss = nodes.from_loss(self.loss, layer)
         if len(rows) == len(push):
-            push = self.grid.fit(push.astype(np.int64) + self.from_loss, where)
+            push = self.grid.fit(push.astype(np.int64) + from_loss, where)
         elif len(rows):
-            touched = push.take(rows, axis=0).astype(np.int64) + self.from_loss
+            touched = push.take(rows, axis=0).astype(np.int64) + from_loss
             push[rows] = self.grid.fit(touched, where)
-        return Backward(self.forward, self.loss, self.from_loss, self.layer - 1, push)
+        return Backward(self.forward, self.loss, from_loss, layer, push)
 
     def gradient(self, batch_size: int) -> Gradient:
         """g^(0)/B = push·|N|^½/B, and n·λ/B·e^(0) where the batch touches."""
