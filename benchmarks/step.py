@@ -20,12 +20,10 @@ target.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,6 +37,7 @@ from lpgcn.data import Split, load
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import keep_freed_memory
+from processors import Others
 
 CHECKED_STEPS = 3
 LOSS_TOLERANCE = 1e-5
@@ -59,8 +58,8 @@ def ours(engine: Centralized, config: Config) -> Step:
 def triples(engine: Centralized, number: int, split: Split) -> tuple[Tensor, Tensor, Tensor]:
     """Users, positives and negatives of a batch; item i is node n_users + i."""
     pairs = engine.sampler.pairs(engine.sampler.batches.draw(0, number))
-    ids = np.concatenate((np.arange(split.n_items), engine.sampler.catalogue))
-    users, items = torch.from_numpy(pairs.users), torch.from_numpy(ids[pairs.items])
+    items = torch.from_numpy(engine.sampler.item_ids[pairs.items])
+    users = torch.from_numpy(pairs.users)
     return (
         users[pairs.positive],
         split.n_users + items[pairs.positive],
@@ -133,27 +132,6 @@ def check_same_work(contenders: dict[str, Step]) -> None:
         spread = max(losses.values()) - min(losses.values())
         assert spread < LOSS_TOLERANCE, f"step {number}: the losses differ: {losses}"
         print(f"step {number}: losses agree, {min(losses.values()):.6f} ± {spread:.0e}")
-
-
-class Others:
-    """How much of the processors other processes have taken since this was made."""
-
-    def __init__(self) -> None:
-        self._before = self._now()
-
-    def share(self) -> float:
-        busy, own, total = (
-            now - before for now, before in zip(self._now(), self._before, strict=True)
-        )
-        return max(0.0, busy - own) / total
-
-    @staticmethod
-    def _now() -> tuple[float, float, float]:
-        """Seconds of all processors that were not idle, of this process, and all there were."""
-        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-        a_second = os.sysconf("SC_CLK_TCK")
-        idle, total = sum(ticks[3:5]) / a_second, sum(ticks) / a_second
-        return total - idle, sum(os.times()[:2]), total
 
 
 def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, tuple[float, float]]:

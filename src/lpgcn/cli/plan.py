@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
+from lpgcn.cli.options import (
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+    source_asked,
+)
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -17,18 +23,30 @@ from lpgcn.runtime.runs.source import Source
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rich.console import RenderableType
+
     from lpgcn.data import Split
-    from lpgcn.plan import PlanCost, PlannerName, Progress, TokenGraph
+    from lpgcn.plan import Plan, PlanCost, PlannerName, Progress, TokenGraph
     from lpgcn.plan.sweep import LoadPoint
 
     Sweep = tuple[Sequence[PlanCost], Mapping[str, Sequence[LoadPoint]]]
 
 
-_RELEVANT = {
+_RELEVANT: Final = {
     "layers", "dim", "dtype", "seed", "virtual_items", "virtual_draw", "planner", "max_load",
     "max_items_per_client", "never_convolve", "convolution_clients",
 }  # fmt: skip
 """What a plan and its costs depend on."""
+_ESTIMATED: Final = {
+    "model", "loss", "negatives", "answers", "groups", "batch_size", "epochs", "eval_every",
+    "suite", "at",
+}  # fmt: skip
+"""What a training costs beside that."""
+_FIELDS: Final = set(Config.__struct_fields__)
+LATENCIES: Final = (50.0, 500.0)
+"""Milliseconds a round."""
+BANDWIDTHS: Final = (1.0, 10.0)
+"""Mbit/s of a device."""
 
 
 @click.command(
@@ -37,20 +55,62 @@ _RELEVANT = {
 Examples:
   lpgcn plan gowalla --layers 4 --planner cover
   lpgcn plan gowalla --layers 4 --virtual-items 10 --max-load 2000 --plot loads.png
-  lpgcn plan yelp2018 --layers 3 --sweep --plot sweep.png""",
+  lpgcn plan yelp2018 --layers 3 --sweep --plot sweep.png
+  lpgcn plan gowalla --config configs/gowalla-few-rounds.toml --planner greedy \\
+    --estimate --devices 1000 --latency 200 --bandwidth 5
+
+\b
+On a large data set the planner auto takes minutes, and cover and greedy take seconds.""",
 )
 @click.argument("dataset", required=False)
 @config_option
 @click.option("--sweep", is_flag=True, help="Cost over k as in RQ5, and over the load limit.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A picture of the plan or the sweep.")
+@click.option(
+    "--estimate",
+    "estimated",
+    is_flag=True,
+    help="Rounds, bytes and wall time of a whole training, which is not run.",
+)
+@click.option(
+    "--devices",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="A federation of N users drawn at random, and of their items; all if not given.",
+)
+@click.option(
+    "--latency",
+    metavar="MS",
+    type=click.FloatRange(min=0),
+    multiple=True,
+    help="With --estimate: milliseconds a round; can be repeated.  [default: 50 500]",
+)
+@click.option(
+    "--bandwidth",
+    metavar="MBIT",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    help="With --estimate: Mbit/s of a device, up as down; can be repeated.  [default: 1 10]",
+)
+@click.option(
+    "--paper-steps",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --estimate: steps of the paper's training, to compare with.  [default: 100000]",
+)
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without=set(Config.__struct_fields__) - _RELEVANT)
+@field_options(Config, "Configuration", without=_FIELDS - _RELEVANT)
+@field_options(
+    Config, "Configuration that only an estimate depends on", without=_FIELDS - _ESTIMATED
+)
 def plan(
     dataset: str | None,
     config_file: Path | None,
     sweep: bool,
     plot: Path | None,
+    estimated: bool,
+    devices: int | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -60,12 +120,11 @@ def plan(
     from lpgcn.runtime.engines.simulated import token_graph
     from lpgcn.runtime.planning import plan_cost, planner_for
 
-    if sweep and fields["max_load"]:
-        raise click.UsageError("--sweep tries one load limit after the other: leave out --max-load")
+    _check_flags(fields, sweep=sweep, estimated=estimated)
     config = Config().changed(**asked(config_file, fields))
     if plot is not None:
         check_place(plot)
-    split = source_asked(dataset, fields).resolved().open()
+    split = _federation(source_asked(dataset, fields).resolved().open(), config, devices)
     graph = token_graph(split, config)
     if sweep:
         over_k, curves = _sweep(graph, split, config)
@@ -82,14 +141,67 @@ def plan(
         made = planner_for(split, config, _progress(status))(graph)
     seconds = time.monotonic() - began
     found = plan_cost(graph, made, config)
+    result = {**msgspec.to_builtins(found), "seconds": round(seconds, 3)}
+    title = f"{split.name} · α = {config.virtual_items} · planner {found.planner}"
+    parts = [table(_figures(found, seconds), "figure", "value", title=title)]
+    if estimated:
+        estimate, shown = _estimated(split, config, made, fields)
+        result["estimate"], parts = estimate, parts + shown
     if as_json:
-        print_json({**msgspec.to_builtins(found), "seconds": round(seconds, 3)})
+        print_json(result)
     else:
-        title = f"{split.name} · α = {config.virtual_items} · planner {found.planner}"
-        show(table(_figures(found, seconds), "figure", "value", title=title))
+        show(*parts)
     if plot is not None:
         plot_loads(graph, [made], plot)
         say(f"the picture is {plot}")
+
+
+def _check_flags(fields: dict[str, Any], *, sweep: bool, estimated: bool) -> None:
+    if sweep and fields["max_load"]:
+        raise click.UsageError("--sweep tries one load limit after the other: leave out --max-load")
+    if sweep and estimated:
+        raise click.UsageError("--estimate is about one plan: leave out --sweep")
+    if not estimated:
+        for name in ("latency", "bandwidth", "paper_steps"):
+            if fields[name]:
+                flag = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{flag} is about an estimate: add --estimate")
+
+
+def _federation(split: Split, config: Config, devices: int | None) -> Split:
+    """So many users of a data set, or all."""
+    from lpgcn.runtime.estimation import some_users
+
+    if devices is None:
+        return split
+    if config.never_convolve is not None:
+        raise click.UsageError(
+            "--never-convolve names users whom --devices may not draw: leave out one of both"
+        )
+    return some_users(split, devices, config.seed)
+
+
+def _estimated(
+    split: Split, config: Config, made: Plan, fields: dict[str, Any]
+) -> tuple[dict[str, Any], list[RenderableType]]:
+    """For programs, and for people."""
+    from lpgcn.cli.estimate_display import estimate_report
+    from lpgcn.runtime.estimation import PAPER_STEPS, estimate
+
+    steps = fields["paper_steps"] or PAPER_STEPS
+    found = estimate(split, config, made, paper_steps=steps)
+    times = [
+        found.wall_time(milliseconds / 1e3, megabits * 1e6)
+        for milliseconds in fields["latency"] or LATENCIES
+        for megabits in fields["bandwidth"] or BANDWIDTHS
+    ]
+    result = {
+        **msgspec.to_builtins(found),
+        "share_of_paper_rounds": found.share_of_paper_rounds,
+        "share_of_paper_bytes": found.share_of_paper_bytes,
+        "times": times,
+    }
+    return result, estimate_report(found, times)
 
 
 def _figures(found: PlanCost, seconds: float) -> list[list[str]]:
@@ -116,7 +228,7 @@ def _progress(status: Any) -> Progress:
 def _sweep(graph: TokenGraph, split: Split, config: Config) -> Sweep:
     """The paper's figure over k, and traffic over the load limit: for every planner at hand, or
     for the one that was asked for."""
-    from lpgcn.plan import Plan, cover
+    from lpgcn.plan import cover
     from lpgcn.plan.partition import installed
     from lpgcn.plan.sweep import load_limits, sweep_candidates, sweep_loads
     from lpgcn.runtime.planning import plan_cost, plan_options

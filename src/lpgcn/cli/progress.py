@@ -36,6 +36,7 @@ class ProgressDisplay(Observer):
         self._stage = ""
         self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
+        self._loss = ""
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)
         self._bar = rich_progress.Progress(
@@ -107,7 +108,9 @@ class ProgressDisplay(Observer):
             self._validated = metrics
             if self._best is None or _recall(metrics) > _recall(self._best):
                 self._best = metrics
-        figures = f"loss {metrics.loss:.4f}"
+        if metrics.loss is not None:
+            self._loss = f"loss {metrics.loss:.4f}"
+        figures = self._loss
         if self._validated and self._best:
             figures += f"  Recall@20 {_recall(self._validated):.4f}"
             figures += f"  best {_recall(self._best):.4f} at {self._best.epoch}"

@@ -64,10 +64,12 @@ class ServingLog(ServingObserver):
 
     def epoch_done(self, metrics: EpochMetrics) -> None:
         self._epoch = metrics.epoch
-        valid: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
+        if metrics.loss is not None:
+            figures["loss"] = round(metrics.loss, 6)
         if metrics.valid:
-            valid = {"recall20": round(metrics.valid["recall@20"], 6)}
-        self._tell("epoch_done", epoch=metrics.epoch, loss=round(metrics.loss, 6), **valid)
+            figures["recall20"] = round(metrics.valid["recall@20"], 6)
+        self._tell("epoch_done", epoch=metrics.epoch, **figures)
 
     def checkpointed(self, number: int) -> None:
         self._tell("checkpoint", number=number, **self._members())

@@ -5,7 +5,7 @@ A test holds the result against a real federation's, to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -25,8 +25,12 @@ from lpgcn.ragged import Int64
 class Accounting:
     """Adds to a ledger what a server and its clients would have sent."""
 
-    def __init__(self, topology: Topology, config: Config) -> None:
+    def __init__(
+        self, topology: Topology, config: Config, watch: Callable[[Round], None] | None = None
+    ) -> None:
+        """`watch` is shown every round that is counted."""
         self._topology, self._script = topology, Script(topology, config)
+        self._watch = watch
         self._heirs = draw_heirs(topology)
         self._numbers = len(METRICS) * len(config.cutoffs) + 1
         n, n_items = topology.n_clients, topology.n_items
@@ -39,6 +43,8 @@ class Accounting:
 
     def _add(self, rounds: Iterable[Round]) -> None:
         for one in rounds:
+            if self._watch is not None:
+                self._watch(one)
             self.ledger.add(one.phase, "down", one.called, one.sizes_down)
             self.ledger.add(one.phase, "up", one.called, one.sizes_up)
 

@@ -1,16 +1,20 @@
-"""The traffic of a run, in bytes of serialised messages, by stage, direction and role."""
+"""The traffic of a run, in bytes of serialised messages: by stage, direction and role in a ledger,
+and for every client in a tally."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn.protocol.phases import PHASES, Phase
+from lpgcn.protocol.wire.fields import Round
 from lpgcn.ragged import Bits, Int64
 
 Direction = Literal["up", "down"]
@@ -73,3 +77,32 @@ class Ledger:
             for (stage, its_direction, _), count in self._counts.items()
             if its_direction == direction and stage in stages
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Rounds, and what they carry for every client. Tallies are added up, and multiplied where the
+    same rounds come again."""
+
+    rounds: float
+    up: npt.NDArray[np.float64]
+    down: npt.NDArray[np.float64]
+    slowest: float
+    """Σ_rounds (max_u down_u + max_u up_u): bytes that every round has to wait for."""
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round], n_clients: int) -> Tally:
+        up, down, slowest = np.zeros(n_clients), np.zeros(n_clients), 0
+        for one in rounds:
+            up[one.called] += one.sizes_up
+            down[one.called] += one.sizes_down
+            slowest += int(one.sizes_down.max(initial=0)) + int(one.sizes_up.max(initial=0))
+        return cls(len(rounds), up, down, slowest)
+
+    def __add__(self, other: Tally) -> Tally:
+        up, down = self.up + other.up, self.down + other.down
+        return Tally(self.rounds + other.rounds, up, down, self.slowest + other.slowest)
+
+    def __mul__(self, times: float) -> Tally:
+        up, down = self.up * times, self.down * times
+        return Tally(self.rounds * times, up, down, self.slowest * times)

@@ -98,12 +98,13 @@ class PooledLoss(LossPart):
         table = np.empty(drawn.count, dtype=self._sizes.pair)
         table["coefficient"], table["count"] = found.coefficient, 1
         gradient = self._own_gradient(found, vectors, final)
+        own_loss = OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
         reply = m.Gradients(
             user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [self._content(at_user.rows)]),
             scalars=self._scalars(header, drawn, in_rows(table[:, None])),
             answers=keys.mask_in_group(header, found.answers.reshape(-1).view(np.uint64)),
         )
-        return reply, OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
+        return reply, own_loss
 
     def _open_pool(self, message: m.Samples, header: Header) -> tuple[Int64, Floats]:
         """The places of the negatives, and where their vectors point."""
@@ -149,6 +150,8 @@ class PooledLoss(LossPart):
             return LossGradient.none(self._config.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
+        if not self._softmax.are_directions(neighbours):
+            raise MalformedMessageError("a direction that is longer than directions are")
         own, from_self = self._from_self(now, len(neighbours))
         found = owner.loss_gradient(
             (from_neighbours, from_self), np.concatenate((neighbours, own)), SLOPES

@@ -114,6 +114,8 @@ class SampledLoss(LossPart):
         self, message: m.LossRows, header: Header, now: Pass
     ) -> tuple[LossGradient, list[SecretKey]]:
         """∂Loss/∂e_i from what the batch sent, and the keys of contacts that are new."""
+        for name in ("answered", "answers"):
+            reading.check_length(getattr(message, name), name, 0, 0)
         owner, wishes = self._owner, now.wishes
         if owner is None or wishes is None:
             for name in ("users", "scalars", "negatives", "contacts", "introductions"):

@@ -111,7 +111,7 @@ class Steps:
     def forward(self, message: m.Exchange, header: Header) -> tuple[m.Message, Self]:
         """Algorithm 4: absorb what the last layer pushed, push the next."""
         if header.layer < self._order.layers - 1:
-            _nothing_in(message, "positions")
+            _nothing_in(message, *_SAMPLES)
         drawn = self._loss.draw(message)
         pushed = self._order.pushed_before(header)
         if pushed is None or pushed.phase == Phase.BUILD:

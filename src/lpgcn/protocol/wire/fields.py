@@ -204,12 +204,11 @@ class Totals(Field):
 
     def fill(self, stores: Stores, client: int) -> bytes:
         sums = stores[self.store]
-        if len(sums) != self.table_rows or sums.shape[1] != self.dim:
+        if isinstance(sums, np.ndarray):
             table = np.zeros((self.table_rows, self.dim), dtype=np.uint64)
             np.add.at(table, self.about, sums.reshape(-1, self.dim))
-            sums = stores[self.store] = table.astype("<u8")
-        content: bytes = sums[self.ids[client]].tobytes()
-        return content
+            sums = stores[self.store] = [row.tobytes() for row in table.astype("<u8")]
+        return b"".join([sums[row] for row in self.ids[client].tolist()])
 
 
 @dataclass(frozen=True)

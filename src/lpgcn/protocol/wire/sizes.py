@@ -128,7 +128,8 @@ class Sizes:
                 return LARGEST
             batch_size = 0
         per_sample = self.row(Kind.NEGATIVE) + 2 * row
-        per_entry = max(self.pair.itemsize, NUMBER_BYTES) * n_users * n_items
+        granted = self.final if any(self.pool) else 0
+        per_entry = max(self.pair.itemsize, NUMBER_BYTES, granted) * n_users * n_items
         # A copy of an item's state has four vectors in each of at most two tables.
         rows = n_users * (2 * row + 256) + 9 * n_items * row + batch_size * per_sample
         rows += self.pool[0] * row + (self.pool[1] + n_items) * self.answer

@@ -168,8 +168,11 @@ class Loop:
 
     def _end_epoch(self, epoch: int) -> None:
         config, engine, stopping = self._config, self._engine, self._progress.stopping
-        best, loss, valid = self._progress.best, engine.take_loss(), None
-        if epoch % config.eval_every == 0 or epoch == config.epochs:
+        best, loss, valid = self._progress.best, None, None
+        validated = epoch % config.eval_every == 0 or epoch == config.epochs
+        if validated or engine.steps_per_epoch > 1:
+            loss = engine.take_loss()
+        if validated:
             valid = engine.measure("valid").values
             stopping = stopping.after(epoch, valid["recall@20"])
         seconds = self._seconds()
@@ -200,7 +203,8 @@ class Loop:
     def _conclude(self) -> Summary:
         """The test set is looked at here, once, with the best parameters of the validation."""
         run, engine, best = self._run, self._engine, self._progress.best
-        assert best is not None and best.valid is not None, "the last epoch is always validated"
+        assert best is not None, "the last epoch is always validated"
+        assert best.valid is not None and best.loss is not None
         engine.go_back()
         test = engine.measure("test")
         self._save()

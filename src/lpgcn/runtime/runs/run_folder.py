@@ -46,9 +46,11 @@ class EpochMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One line of `metrics.jsonl`."""
 
     epoch: int
-    loss: float
     seconds: float
     """Since the run began, without the time between a crash and its resumption."""
+    loss: float | None = None
+    """The mean of a sample since it was last asked for. In a federation that is a round of its own,
+    so that where an epoch has one step only it is asked for at validations."""
     valid: dict[str, float] | None = None
 
 
