@@ -203,7 +203,7 @@ def test_rounds_are_those_of_the_protocol(
     assert found.measurement.rounds == layers + 2 + built
     assert found.measurements == validations + 1
     assert found.initialisation.rounds == 9
-    assert found.upkeep.rounds == epochs + 2 * validations + 1
+    assert found.upkeep.rounds == 3 * validations + 1
     assert found.training.rounds == (
         9 + epochs * found.step.rounds + (validations + 1) * found.measurement.rounds
         + found.upkeep.rounds
