@@ -236,7 +236,8 @@ def test_the_paper_s_step_has_the_paper_s_batch_whatever_ours_is() -> None:
     assert paper.up_per_step == pytest.approx(sum(up for up, _ in counted) / 4 / 40)
     assert paper.down_per_step == pytest.approx(sum(down for _, down in counted) / 4 / 40)
     assert paper.up == pytest.approx(100_000 * paper.up_per_step)
-    assert found[2].share_of_paper_rounds == ours.rounds / 1_100_000 * 11 / found[2].step.rounds
+    rounds = ours.rounds / (100_000 * found[2].step.rounds)
+    assert found[2].share_of_paper_rounds == pytest.approx(rounds)
     both = (ours.up + ours.down) / (paper.up + paper.down)
     assert found[2].share_of_paper_bytes == pytest.approx(both)
 
