@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,20 @@ def configs() -> st.SearchStrategy[Config]:
     assert isinstance(described, inspect.StructType)
     fields = {field.name: values_of(field.type) for field in described.fields}
     fields["max_load"] = st.sampled_from(["auto", "none"]) | st.integers(0, 99).map(str)
-    bpr = st.builds(Config, **{**fields, "loss": st.just("bpr")})
     softmax = {"loss": st.just("softmax"), "batch_size": st.just("full")}
-    return bpr | st.builds(Config, **{**fields, **softmax})
+    losses = st.sampled_from([{"loss": st.just("bpr")}, softmax])
+    return st.tuples(losses, layers()).flatmap(
+        lambda both: st.builds(Config, **{**fields, **both[0], **both[1]})
+    )
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> dict[str, st.SearchStrategy[Any]]:
+    """Layers, and a weight for each of them and for layer 0, or none."""
+    count = draw(st.integers(1, 16))
+    weight = st.floats(0, 1e9)
+    weights = st.lists(weight, min_size=count + 1, max_size=count + 1).filter(any).map(tuple)
+    return {"layers": st.just(count), "layer_weights": st.none() | weights}
 
 
 @given(configs())
@@ -106,11 +118,45 @@ def test_dashes_and_underscores_are_alike(tmp_path: Path) -> None:
         ({"virtual_items": "-1"}, "virtual-items is '-1'"),
         ({"virtual_items": "infx"}, "virtual-items is 'infx'"),
         ({"max_load": "heavy"}, "max-load is 'heavy'"),
+        ({"layers": 2, "layer_weights": [1.0, 1.0]}, "layer-weights are 1.0, 1.0; expected 3"),
+        ({"layers": 1, "layer_weights": [0.0, 0.0]}, "layers 0 to 1, not all of them 0"),
+        ({"layers": 1, "layer_weights": [1.0, math.inf]}, "layer-weights are 1.0, inf; expected 2"),
+        ({"layers": 1, "layer_weights": [1.0, -0.5]}, "layer_weights is [1.0, -0.5]; expected"),
+        ({"loss": "hinge"}, "loss is 'hinge'; invalid enum value"),
+        ({"temperature": 0.0749}, "temperature is 0.0749; expected `float` >= 0.075"),
+        ({"temperature": 100.5}, "temperature is 100.5; expected `float` <= 100"),
+        ({"temperature": math.nan}, "temperature is nan"),
+        ({"negatives": 0}, "negatives is 0; expected `int` >= 1"),
+        ({"negatives": 8193}, "negatives is 8193; expected `int` <= 8192"),
+        ({"negative_weight": 0.0}, "negative_weight is 0.0; expected `float` > 0"),
+        ({"negative_weight": math.inf}, "negative_weight is inf; expected a finite number"),
+        ({"answers": 0}, "answers is 0; expected `int` >= 1"),
+        ({"groups": 0}, "groups is 0; expected `int` >= 1"),
+        ({"batch_size": 0}, "batch_size is 0; expected `int` >= 1"),
+        ({"batch_size": "half"}, "batch_size is 'half'; invalid enum value"),
+        ({"batch_size": 1.5}, "batch_size is 1.5; expected `int | str`"),
     ],
 )
 def test_a_wrong_value_is_named(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         parse(values)
+
+
+@pytest.mark.parametrize("values", [{}, {"batch_size": 1}, {"batch_size": 4096}])
+def test_softmax_in_batches_is_refused_and_told_what_to_ask_for(values: dict[str, Any]) -> None:
+    size = values.get("batch_size", Config().batch_size)
+    with pytest.raises(
+        ConfigError, match=rf"batch-size is {size} with loss softmax, .*; expected batch-size full$"
+    ):
+        parse({"loss": "softmax", **values})
+    with pytest.raises(ConfigError, match=r"expected batch-size full$"):
+        Config(loss="softmax", batch_size="full").changed(batch_size=size)
+
+
+def test_only_softmax_has_pools_and_either_loss_can_have_full_batches() -> None:
+    assert parse({"loss": "softmax", "batch_size": "full"}).pooled
+    assert not parse({"loss": "bpr", "batch_size": "full"}).pooled
+    assert not Config().pooled
 
 
 def test_a_file_that_is_missing_or_not_toml(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ VirtualDraw = Literal["uniform", "popularity"]
 BatchSize = Count | Literal["full"]
 MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
+LEAST_TEMPERATURE: Final = 0.075
+"""Below, e^(−2/τ) would be less than half of 2^-40, to whose multiples softmax rounds."""
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
@@ -66,7 +68,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Meta(description="bpr: a negative for each positive; softmax: a pool for many users."),
     ] = "bpr"
     temperature: Annotated[
-        float, Meta(ge=0.02, le=100, description="τ of softmax, which divides the cosines.")
+        float,
+        Meta(
+            ge=LEAST_TEMPERATURE, le=100, description="τ of softmax, by which cosines are divided."
+        ),
     ] = 0.12
     negatives: Annotated[
         int, Meta(ge=1, le=MOST_NEGATIVES, description="Negatives in a pool of softmax.")

@@ -63,6 +63,16 @@ configs = st.builds(
     virtual_items=st.sampled_from(["0", "17", "0.5x"]),
     at=st.lists(st.integers(1, 1000), min_size=1, max_size=3).map(tuple),
     mask=st.sampled_from(["train", "train+valid"]),
+    batch_size=st.just("full") | st.integers(1, 2**31),
+) | st.builds(
+    Config,
+    loss=st.just("softmax"),
+    batch_size=st.just("full"),
+    temperature=st.floats(0.075, 100),
+    negatives=st.integers(1, 2**13),
+    negative_weight=st.floats(1e-300, 1e300),
+    answers=st.none() | st.integers(1, 2**31),
+    groups=st.integers(1, 2**31),
 )
 
 
@@ -96,6 +106,53 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
     assert asked("demo", "--config", str(path))[1] == Config(layers=2, batch_size=7, at=(5, 10))
     found = asked("demo", "--config", str(path), "--layers", "4", "--at", "1")[1]
     assert found == Config(layers=4, batch_size=7, at=(1,))
+
+
+def refused(*arguments: str) -> str:
+    """What is said about flags that nothing is trained with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "train", lambda *_, **__: pytest.fail("something is trained"))
+        outcome = CliRunner().invoke(main, ["train", "demo", *arguments])
+    assert outcome.exit_code == 2
+    return outcome.stderr.strip()
+
+
+def test_a_batch_is_so_many_samples_or_full() -> None:
+    assert asked("demo", "--batch-size", "12")[1] == Config(batch_size=12)
+    assert asked("demo", "--batch-size", "full")[1] == Config(batch_size="full")
+    text = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
+    assert "--batch-size N|full " in text
+
+
+@pytest.mark.parametrize("wrong", ["foo", "1.5", "Full", ""])
+def test_a_batch_of_another_word_is_refused(wrong: str) -> None:
+    expected = f"Invalid value for '--batch-size': {wrong!r} is not a number or full."
+    assert expected in refused("--batch-size", wrong)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--batch-size", "0"), "batch_size is 0; expected `int` >= 1"),
+        (("--loss", "softmax"), "with loss softmax, whose answers are hidden in sums"),
+        (("--loss", "softmax", "--batch-size", "12"), "; expected batch-size full"),
+        (("--temperature", "0.01"), "temperature is 0.01; expected `float` >= 0.075"),
+        (("--temperature", "nan"), "temperature is nan"),
+        (("--negatives", "0"), "negatives is 0; expected `int` >= 1"),
+    ],
+)
+def test_what_the_configuration_refuses_is_refused_as_flags(
+    flags: tuple[str, ...], message: str
+) -> None:
+    assert message in refused(*flags)
+
+
+def test_a_file_with_full_batches_can_be_given_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('batch-size = "full"\n')
+    found = asked("demo", "--config", str(path), "--loss", "softmax")[1]
+    assert found == Config(loss="softmax", batch_size="full")
+    assert asked("demo", "--config", str(path), "--batch-size", "7")[1] == Config(batch_size=7)
 
 
 def test_files_of_your_own() -> None:

@@ -104,6 +104,14 @@ def test_the_grids_are_the_public_ones() -> None:
     expected = [25, 25, 25, 24, 24, 23, 16, 16]
     assert [Grid.backward("float32", size).exponent for size in sizes] == expected
     assert [Grid.backward("float64", size).exponent for size in sizes] == [n + 20 for n in expected]
+    assert [Grid.backward(dtype, "full").exponent for dtype in DTYPES] == [16, 36]
+
+
+@each_dtype
+def test_full_batches_have_the_grid_of_a_million_samples_however_many_they_are(dtype: Any) -> None:
+    assert Grid.backward(dtype, "full") == Grid.backward(dtype, 2**20)
+    config = Config(dim=2, batch_size="full", dtype=dtype)
+    assert nodes(dtype, batch_size="full").backward_grid == Grid.backward(dtype, config.batch_size)
 
 
 @each_dtype

@@ -190,6 +190,73 @@ def test_dots(pairs: int, d: int, floating: Any, integer: Any) -> None:
     assert_same_bits(THREADED.dots(left, right, lefts[:1], rights[:1]), expected[:1])
 
 
+@each_precision
+@pytest.mark.parametrize("digits", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (1, 4096), (700, 1), (300, 1024)])
+def test_exponentials(shape: tuple[int, int], digits: int, floating: Any, integer: Any) -> None:
+    """Distances of all sizes; those beyond 2^24 are rounded, if products are float32."""
+    random = np.random.default_rng(digits)
+    bits = {1: 12, 2: 13, 3: 9}[digits]
+    largest = 2 ** (bits * digits - 2)
+    tables = np.sort(random.random((digits, 2**bits)))[:, ::-1].copy()
+    products = random.integers(-largest, largest, shape, endpoint=True).astype(floating)
+    expected = PLAIN.exponentials(products, largest, tables)
+    below = (largest - products).astype(np.int64)
+    exact = np.ones(shape)
+    for table in tables:
+        exact *= table[below % 2**bits]
+        below //= 2**bits
+    assert not below.any()
+    assert np.array_equal(expected, np.rint(exact * 2.0**40) * 2.0**-40)
+    assert_same_bits(ALONE.exponentials(products, largest, tables), expected)
+    assert_same_bits(THREADED.exponentials(products, largest, tables), expected)
+    for kernels in (PLAIN, THREADED):
+        alone = kernels.exponentials(products[-1:].copy(), largest, tables)
+        assert_same_bits(alone, expected[-1:])
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (1, 4096), (700, 1), (300, 1024)])
+def test_scale(shape: tuple[int, int]) -> None:
+    random = np.random.default_rng(shape[0])
+    rows = random.standard_normal(shape)
+    # Halves go to the even neighbour, and what becomes 0 keeps its sign.
+    rows[:, 0] = random.integers(-9, 10, len(rows)) / 2 * 2.0**-20
+    factor = np.where(random.random(len(rows)) < 0.5, 2.0**20, random.random(len(rows)) * 1e6)
+    products = (rows * factor[:, None]).ravel().tolist()
+    expected = np.array([round(one) for one in products]).reshape(shape)
+    for kernels in (PLAIN, ALONE, THREADED):
+        found, last = rows.copy(), rows[-1:].copy()
+        kernels.scale(found, factor)
+        kernels.scale(last, factor[-1:])
+        assert np.array_equal(found, expected)
+        assert_same_bits(found, np.copysign(found, rows))
+        assert_same_bits(last, found[-1:])
+
+
+@each_precision
+@pytest.mark.parametrize("d", DIMS)
+@pytest.mark.parametrize("n_rows", [0, 1, 9000])
+def test_tangents(n_rows: int, d: int, floating: Any, integer: Any) -> None:
+    random = np.random.default_rng(d)
+    rows = random.integers(-(2**40), 2**40, (n_rows, d)).astype(np.float64)
+    along = random.integers(-(2**12), 2**12, (n_rows, d)).astype(floating)
+    along[random.random(n_rows) < 0.1] = 0
+    factor = np.where(random.random(n_rows) < 0.1, 0, 2.0 ** -random.integers(0, 30, n_rows))
+    expected, largest = PLAIN.tangents(rows, along, factor)
+    assert largest == np.abs(expected).max(initial=0)
+    length, square = ((one * along.astype(np.float64)).sum(axis=1) for one in (rows, along))
+    share = length / np.where(square > 0, square, 1)
+    apart = (rows - share[:, None] * along) * factor[:, None]
+    assert (np.abs(expected - apart) <= 0.5 + 2.0**40 * d * 1e-14 * factor[:, None]).all()
+    for kernels in (ALONE, THREADED):
+        found, also = kernels.tangents(rows, along, factor)
+        assert_same_bits(found, expected)
+        assert also == largest
+    for kernels in (PLAIN, THREADED):
+        last = kernels.tangents(rows[-1:].copy(), along[-1:].copy(), factor[-1:])[0]
+        assert_same_bits(last, expected[-1:])
+
+
 @dataclass
 class Optimised:
     """A table in the hands of Adam."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,16 @@ from torch import Tensor
 from lpgcn.checkpoints import CheckpointError, InFolder, InMemory
 from lpgcn.config import Config, Model
 from lpgcn.data import Ids, Interactions, Split, load
+from lpgcn.model import batches
 from lpgcn.model.adam import STATE
-from lpgcn.model.grid import GridError
+from lpgcn.model.batches import PooledBatch
+from lpgcn.model.grid import Grid, GridError
 from lpgcn.model.initial import embedding_rows
+from lpgcn.model.losses.softmax import Softmax
 from lpgcn.model.sampling import (
     SamplingError,
     VirtualItems,
+    catalogue,
     listing_keys,
     places,
     renumbered,
@@ -117,17 +122,20 @@ class Autograd:
             return self.parameters["users"], items
         return self.interactions @ self.parameters["item_users"] / self.user_degree.sqrt(), items
 
-    def step(self, users: Tensor, positives: Tensor, negatives: Tensor) -> float:
-        user0, item0 = self.initial()
-        user, item = user0, item0
+    def final(self, user: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
         user_layers, item_layers = [user], [item]
         for _ in range(self.config.layers):
             user, item = self.normalised @ item, self.normalised.T @ user
             user_layers.append(user)
             item_layers.append(item)
-        final_user = torch.stack(user_layers).mean(0)[users]
-        final_item = torch.stack(item_layers).mean(0)
-        margin = (final_user * (final_item[positives] - final_item[negatives])).sum(1)
+        weights = self.config.layer_weights or [1 / len(user_layers)] * len(user_layers)
+        alpha = torch.tensor(weights, dtype=torch.float64)[:, None, None]
+        return (alpha * torch.stack(user_layers)).sum(0), (alpha * torch.stack(item_layers)).sum(0)
+
+    def step(self, users: Tensor, positives: Tensor, negatives: Tensor) -> float:
+        user0, item0 = self.initial()
+        final_user, final_item = self.final(user0, item0)
+        margin = (final_user[users] * (final_item[positives] - final_item[negatives])).sum(1)
         squares = sum(
             rows.pow(2).sum() for rows in (user0[users], item0[positives], item0[negatives])
         )
@@ -194,6 +202,164 @@ def test_agrees_with_autograd(
             break
     for name, value in parameters(engine).items():
         assert np.abs(value - oracle.parameters[name].detach().numpy()).max() < TOLERANCE
+
+
+class PooledAutograd(Autograd):
+    """Softmax on the cosines of unrounded vectors: its loss and its gradients."""
+
+    def __init__(self, split: Split, config: Config, start: Tables, batch: PooledBatch) -> None:
+        super().__init__(split, config, start)
+        self.in_pool, self.answers = self._pools(batch, catalogue(config.seed, split.n_items))
+        user0, item0 = self.initial()
+        self.finals = self.final(user0, item0)
+        self.sizes = [rows.norm(dim=1, keepdim=True) for rows in self.finals]
+        users, items = (rows / size for rows, size in zip(self.finals, self.sizes, strict=True))
+        # What is not answered does not come back to an item; what is counts for it, too.
+        unanswered = users.detach() @ items.detach().T
+        answered = self.answers * (users.detach() @ items.T - unanswered)
+        positive, negative = users @ items.T, users @ items.detach().T + answered
+        x, among = (torch.exp(cosines / config.temperature) for cosines in (positive, negative))
+        z = config.negative_weight * (among * self.in_pool).sum(1, keepdim=True)
+        losses = self.interactions * -torch.log(x / (x + z))
+        degrees = self.interactions.sum(1), self.interactions.sum(0)
+        squares = sum(n @ e.pow(2).sum(1) for n, e in zip(degrees, (user0, item0), strict=True))
+        self.loss = (losses.sum() + config.reg / 2 * squares) / self.interactions.sum()
+        wanted = [*self.parameters.values(), positive, negative]
+        *found, by_positive, by_negative = torch.autograd.grad(self.loss, wanted, retain_graph=True)
+        self.gradients = dict(zip(self.parameters, found, strict=True))
+        self.slopes = by_positive.abs(), by_negative.abs()
+
+    def _pools(self, batch: PooledBatch, items: Int64) -> tuple[Tensor, Tensor]:
+        """For every user which items are its negatives, and what an answer about each counts."""
+        in_pool, answers = torch.zeros(2, *self.interactions.shape, dtype=torch.float64)
+        for user, group in enumerate(batch.group):
+            pool = items[batch.pools[int(group)]]
+            in_pool[user, pool] = 1
+            answers[user, pool[: batch.answered]] = len(pool) / batch.answered
+        return in_pool * (1 - self.interactions), answers
+
+    @property
+    def log_error(self) -> float:
+        """Of x: that of the cosine of two directions, rounded to whole numbers."""
+        return 2.001 * self.direction_error / self.config.temperature + 1e-6
+
+    @property
+    def direction_error(self) -> float:
+        """Half a unit in every coordinate."""
+        return 0.5001 * math.sqrt(self.config.dim) / Softmax.of(self.config).radius
+
+    def allowed(self) -> dict[str, Tensor]:
+        """How far a gradient may be off: at the final vectors by the directions, which change and
+        are multiplied by slopes, and by the slopes, which are rounded to 2^-16. No matrix that it
+        then goes through has a number below 0; so what it may be off goes the same way."""
+        of = self.direction_error
+        grown = math.exp(2 * self.log_error) * (1 + of) - 1 + 2 * of
+        mean = 2.0**-17 / self.interactions.sum()
+        by_positive, by_negative = (one * grown + mean for one in self.slopes)
+        by_positive = by_positive * self.interactions
+        off = (
+            (by_positive + by_negative).sum(1, keepdim=True) / self.sizes[0],
+            (by_positive + by_negative * self.answers).sum(0)[:, None] / self.sizes[1],
+        )
+        at_finals = [one.expand_as(rows) for one, rows in zip(off, self.finals, strict=True)]
+        found = torch.autograd.grad(self.finals, list(self.parameters.values()), at_finals)
+        roundings = (self.config.layers + 2) * len(self.interactions)
+        grid = roundings * Grid.backward("float64", "full").unit
+        return {name: one + grid for name, one in zip(self.parameters, found, strict=True)}
+
+
+@settings(max_examples=40)
+@given(
+    split=splits(),
+    model=st.sampled_from(["lightgcn", "lightgcn+"]),
+    layers=st.integers(1, 4),
+    dim=st.sampled_from([1, 3, 16, 20]),
+    temperature=st.floats(0.1, 0.5),
+    weight=st.sampled_from([1.0, 0.3, 5.0]),
+    sizes=st.tuples(st.integers(1, 14), st.none() | st.integers(1, 14)),
+    groups=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+def test_softmax_agrees_with_autograd(
+    data: st.DataObject,
+    split: Split,
+    model: Model,
+    layers: int,
+    dim: int,
+    temperature: float,
+    weight: float,
+    sizes: tuple[int, int | None],
+    groups: int,
+    seed: int,
+) -> None:
+    """Adam's mean tells the gradients of every step: each adds a tenth of itself."""
+    alphas = st.lists(st.floats(0.1, 2), min_size=layers + 1, max_size=layers + 1).map(tuple)
+    config = Config(
+        model=model,
+        layers=layers,
+        layer_weights=data.draw(st.none() | alphas),
+        dim=dim,
+        lr=0.05,
+        reg=0.05,
+        loss="softmax",
+        batch_size="full",
+        temperature=temperature,
+        negative_weight=weight,
+        negatives=sizes[0],
+        answers=sizes[1],
+        groups=groups,
+        seed=seed,
+        dtype="float64",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "SMALLEST_GROUP", 1)
+        engine = Centralized(split, config, MACHINE)
+    assert engine.steps_per_epoch == 1
+    for epoch in range(4):
+        batch = engine.sampler.batches.draw(epoch, 0)
+        assert isinstance(batch, PooledBatch)
+        assert len(batch.pools) == min(groups, split.n_users)
+        oracle = PooledAutograd(split, config, parameters(engine), batch)
+        before = engine.state()
+        engine.step(epoch, 0, config.lr)
+        after, allowed = engine.state(), oracle.allowed()
+        for name, expected in oracle.gradients.items():
+            gradient = (after[f"{name}.mean"] - 0.9 * before[f"{name}.mean"]) / (1 - 0.9)
+            assert (np.abs(gradient - expected.numpy()) <= allowed[name].numpy()).all()
+        error = 2 * oracle.log_error + LOSS_TOLERANCE
+        assert engine.take_loss() == pytest.approx(oracle.loss.item(), abs=error)
+
+
+def test_softmax_in_groups_on_any_number_of_threads_has_the_same_bits() -> None:
+    split, states = load("demo"), []
+    config = Config(
+        loss="softmax", batch_size="full", layers=2, dim=32, negatives=200, answers=70, groups=3
+    )
+    for threads in (1, 3):
+        engine = Centralized(split, config, Machine.with_threads(threads))
+        for epoch in range(2):
+            engine.step(epoch, 0, 0.01)
+        states.append((engine.take_loss(), engine.state()))
+    assert states[0][0] == states[1][0]
+    assert_same(states[0][1], states[1][1])
+
+
+def test_a_full_batch_is_one_of_as_many_samples_but_for_its_grid() -> None:
+    """Of BPR, with so many samples that a grid for them is that of a full batch."""
+    split = load("demo")
+    full, counted = (
+        Centralized(split, Config(layers=2, dim=8, batch_size=size), MACHINE)
+        for size in ("full", len(split.train))
+    )
+    assert full.steps_per_epoch == counted.steps_per_epoch == 1
+    for engine in (full, counted):
+        engine.step(0, 0, 0.01)
+    assert full.take_loss() == counted.take_loss()
+    unit = Grid.backward("float32", "full").unit
+    for name in ("items", "item_users"):
+        found, expected = (engine.state()[f"{name}.mean"] for engine in (full, counted))
+        assert 0 < np.abs(found - expected).max() < 100 * unit / len(split.train)
 
 
 def test_threads_do_not_matter() -> None:

@@ -11,8 +11,8 @@ items. The derivatives by the cosines, and by the vectors, of length ‖e‖ and
 so that only directions are told to others, and what comes back for an item is a sum over users.
 
 Directions are rounded to whole numbers q of length S, slopes to multiples of 2^-16. For float32, S
-is so small that q·q' < 2^24 by Cauchy and Schwarz: every partial sum of it is a whole number that a
-float32 holds, and a matrix product is exact in any order, by any BLAS. So are, in float64, the
+is so small that |q·q'| ≤ 2^24 by Cauchy and Schwarz: every partial sum of it is a whole number that
+a float32 holds, and a matrix product is exact in any order, by any BLAS. So are, in float64, the
 sums of x, of which each is a multiple of 2^-40, and the products of slopes with directions.
 """
 
