@@ -21,6 +21,7 @@ from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder
 from lpgcn.protocol.server.server import Planner
+from lpgcn.protocol.wire.messages import HEADER_BYTES
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.machine import Machine
@@ -165,10 +166,73 @@ def test_both_ledgers_are_equal_on_any_graph_with_any_plan(
     both.do("go_back")
 
 
+@settings(max_examples=25)
+@given(lists_of_items, st.data())
+def test_both_ledgers_are_equal_with_pools_of_negatives(
+    lists: list[list[int]], data: st.DataObject
+) -> None:
+    """Also with groups, and where not all of a pool is answered."""
+    owner = data.draw(st.lists(st.integers(0, len(lists) - 1), min_size=9, max_size=9))
+    config = Config(
+        loss="softmax",
+        batch_size="full",
+        suite=data.draw(st.sampled_from(["sealed", "paper"])),
+        model=data.draw(st.sampled_from(["lightgcn", "lightgcn+"])),
+        layers=data.draw(st.integers(1, 3)),
+        virtual_items=data.draw(st.sampled_from(["0", "1", "0.5x"])),
+        dtype=data.draw(st.sampled_from(["float32", "float64"])),
+        negatives=data.draw(st.integers(1, 12)),
+        answers=data.draw(st.none() | st.integers(1, 12)),
+        groups=data.draw(st.integers(1, 3)),
+        dim=data.draw(st.sampled_from([1, 5, 40])),
+        seed=data.draw(st.integers(0, 100)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
+        both = Both(split_of(lists, 9), config, lambda _: Plan(np.array(owner), "any"))
+        for epoch in range(2):
+            both.do("step", epoch, 0, 0.01)
+        both.do("step", 1, 1, 0.01)
+        both.do("take_loss")
+        both.do("measure", "valid")
+        both.do("checkpoint", 1, 2, 0)
+
+
+def test_the_loss_of_a_pool_has_the_bytes_that_its_rows_have() -> None:
+    """By hand: what every client gets and says in a step, but for the length of its lists."""
+    config = Config(
+        loss="softmax", batch_size="full", negatives=7, answers=4, dim=5, virtual_items="2"
+    )
+    both = Both(SMALL, config)
+    before = len(both.added["simulated"])
+    both.do("step", 0, 0, 0.01)
+    ((_, _, called, down), (_, _, _, up)) = [
+        one for one in both.added["simulated"][before:] if one[0] is Phase.LOSS
+    ]
+    topology = both.engines["federated"].server.topology
+    for client, got, said in zip(called, down, up, strict=True):
+        owners = len(topology.by_client[client])
+        listed = int(topology.entries.lengths[topology.by_client[client]].sum())
+        granted, scalars = 2 * 5 * listed + 16 * owners, 8 * listed + 16 * owners
+        fields = [granted, 4 * 7, 7 * (2 * 5 + 16), 0, 0, 0]
+        assert got == 2 + sum(map(packed, fields)) + packed(HEADER_BYTES)
+        fields = [2 * 5 + 16, scalars, 0, 0, 8 * 4 * 5]
+        assert said == 2 + sum(map(packed, fields)) + packed(HEADER_BYTES)
+
+
+def packed(length: int) -> int:
+    """A byte string, as MessagePack has it."""
+    return length + (2 if length < 256 else 3)
+
+
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
 @every_suite
 @every_model
-def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, model: str) -> None:
+def test_both_ledgers_of_a_whole_training_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str, model: str, loss: str
+) -> None:
     """With validations, the losses of every epoch, and the test at the end."""
+    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 4)
     rows = [f"u{user},i{(user * user + 3 * step) % 25}" for user in range(9) for step in range(12)]
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["user_id,item_id", *sorted(set(rows))]) + "\n")
@@ -180,7 +244,11 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
         planner="cover",
         layers=2,
         dim=4,
-        batch_size=32,
+        batch_size=32 if loss == "bpr" else "full",
+        loss=loss,  # type: ignore[arg-type]
+        negatives=9,
+        answers=5,
+        groups=2,
         epochs=3,
         eval_every=2,
     )
@@ -195,13 +263,14 @@ def test_both_ledgers_of_a_whole_training_are_equal(tmp_path: Path, suite: str, 
     assert traffic["simulated"] == traffic["federated"]
     measured = [line for line in traffic["simulated"].ledger if line.stage == "measure"]
     # Validations after epochs 2 and 3 and the test, each with the rounds of a pass and a ranking;
-    # the number of interactions; and a loss an epoch.
+    # the number of interactions; and a loss an epoch, or a validation if an epoch is one step.
     everybody = len(PhaseOrder.of(config).layers_of(Phase.FORWARD)) + 2
     down = [line for line in measured if line.direction == "down"]
     owners = sum(line.messages for line in down if line.role == "convolution")
     built = traffic["simulated"].convolution_clients * 3 if model == "lightgcn+" else 0
-    assert sum(line.messages for line in down) == 9 * (3 * everybody + 1 + 3) + built
-    assert owners == traffic["simulated"].convolution_clients * (3 * everybody + 4) + built
+    sums = 1 + (3 if loss == "bpr" else 2)
+    assert sum(line.messages for line in down) == 9 * (3 * everybody + sums) + built
+    assert owners == traffic["simulated"].convolution_clients * (3 * everybody + sums) + built
 
 
 def test_a_ledger_adds_by_stage_direction_and_role() -> None:

@@ -24,6 +24,8 @@ from lpgcn.protocol.wire.fields import (
     Rows,
     Selection,
     Stored,
+    Summed,
+    Totals,
 )
 from lpgcn.ragged import Ragged
 
@@ -184,17 +186,73 @@ ONE = Ragged(np.array([0, 1]), np.zeros(1, dtype=np.int64))
         Packed(ONE),
         Flag(np.array([True])),
         Stored("here", 1),
+        Totals("sums", np.array([0]), 1, Selection(ONE, np.array([True])), 1),
     ],
     ids=lambda field: type(field).__name__,
 )
 def test_what_only_the_server_fills_is_never_read(field: Field) -> None:
+    stores = {"here": [b"x"], "sums": np.zeros((1, 1), dtype=np.uint64)}
     with pytest.raises(TypeError, match="the server's to fill"):
-        field.read({}, 0, field.fill({"here": [b"x"]}, 0), "mine")
+        field.read({}, 0, field.fill(stores, 0), "mine")
 
 
 def test_what_only_clients_fill_is_never_filled() -> None:
     with pytest.raises(TypeError, match="a client's to fill"):
         Listed("here", None, 16).fill({}, 0)
+    with pytest.raises(TypeError, match="a client's to fill"):
+        Summed("here", np.array([0]), 1).fill({"here": np.zeros((1, 1), dtype=np.uint64)}, 0)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[list[int], list[list[int]], int, int]:
+    """The group of every client, the places that each group answers about, and of how many."""
+    table_rows, groups = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    count = draw(st.integers(1, table_rows))
+    about = [draw(st.permutations(range(table_rows)))[:count] for _ in range(groups)]
+    extra = draw(st.lists(st.integers(0, groups - 1), max_size=5))
+    group = draw(st.permutations([*range(groups), *extra]))
+    return group, about, table_rows, draw(st.integers(1, 3))
+
+
+@given(answers(), st.data())
+def test_totals_are_the_sums_of_what_all_groups_said(
+    said: tuple[list[int], list[list[int]], int, int], data: st.DataObject
+) -> None:
+    """Modulo 2^64, in any order, and as often as they are looked at; whatever the shapes."""
+    group, about, table_rows, dim = said
+    per_client, stores = len(about[0]) * dim, {}  # type: tuple[int, dict[str, Any]]
+    up = Summed("sums", np.array(group), per_client)
+    numbers = st.lists(st.integers(0, 2**64 - 1), min_size=per_client, max_size=per_client)
+    up.prepare(stores)
+    expected = [[0] * dim for _ in range(table_rows)]
+    for client in data.draw(st.permutations(range(len(group)))):
+        sent = data.draw(numbers)
+        assert up.lengths == 8 * per_client
+        up.read(stores, client, np.array(sent, dtype="<u8").tobytes(), "answers")
+        for number, one in enumerate(sent):
+            row = expected[about[group[client]][number // dim]]
+            row[number % dim] = (row[number % dim] + one) % 2**64
+    ids = data.draw(shared_out(table_rows))
+    flags = np.array(data.draw(st.lists(st.booleans(), min_size=99, max_size=99)))
+    chosen = Selection(ids, flags[: len(ids.values)])
+    places = np.array([place for places in about for place in places], dtype=np.int64)
+    down = Totals("sums", places, table_rows, chosen, dim)
+    for _ in range(2):
+        check_lengths(down, stores, len(ids))
+        for client in range(len(ids)):
+            rows = [expected[row] for row in chosen[client].tolist()]
+            filled = np.frombuffer(down.fill(stores, client), dtype="<u8")
+            assert filled.reshape(-1, dim).tolist() == rows
+
+
+@given(st.integers(1, 5), st.integers(0, 60))
+def test_numbers_to_be_summed_of_another_length_are_refused(count: int, length: int) -> None:
+    field, stores = Summed("sums", np.array([0, 0]), count), {}  # type: tuple[Summed, dict[str, Any]]
+    field.prepare(stores)
+    if length != 8 * count:
+        with pytest.raises(MalformedMessageError, match="field answers has"):
+            field.read(stores, 1, b"\7" * length, "answers")
+    assert not stores["sums"].any()
 
 
 # Messages of fields.

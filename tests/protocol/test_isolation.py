@@ -52,14 +52,27 @@ def constants() -> dict[int, object]:
     return reachable(*modules)
 
 
-@pytest.fixture(params=list(product(("lightgcn", "lightgcn+"), ("sealed", "paper"))), ids=str)
+BASE = Config(dim=4, layers=2, batch_size=8, virtual_items="2")
+POOLED = BASE.changed(loss="softmax", batch_size="full", negatives=7, answers=3, groups=2)
+
+
+@pytest.fixture(
+    params=[
+        *product(("lightgcn", "lightgcn+"), ("sealed", "paper"), [BASE]),
+        ("lightgcn", "paper", POOLED),
+        ("lightgcn+", "sealed", POOLED),
+    ],
+    ids=lambda one: f"{one[0]}-{one[1]}-{one[2].loss}",
+)
 def federation(
     request: pytest.FixtureRequest,
     federation_of: Callable[..., Any],
     split_of: Callable[..., Split],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Any:
-    model, suite = request.param
-    config = Config(model=model, suite=suite, dim=4, layers=2, batch_size=8, virtual_items="2")
+    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 3)
+    model, suite, base = request.param
+    config = base.changed(model=model, suite=suite)
     pairs = [(user, item) for user in range(6) for item in range(9) if (user + item) % 3]
     made = federation_of(split_of(pairs, 6, 9, [(0, 0), (3, 3)]), config)
     made.train(2)
@@ -78,12 +91,19 @@ def parties_of(federation: Any) -> list[dict[int, object]]:
     return [{key: one for key, one in party.items() if key not in public} for party in roots]
 
 
+def unchangeable(one: object) -> bool:
+    """Also a tuple of what is: the default of a field is one object for all."""
+    if isinstance(one, tuple):
+        return all(map(unchangeable, one))
+    return isinstance(one, UNCHANGEABLE)
+
+
 def shared(parties: list[dict[int, object]]) -> Iterator[str]:
     """Objects of two parties, and places in memory."""
     owner_of: dict[int, int] = {}
     for number, party in enumerate(parties):
         for key, one in party.items():
-            if not isinstance(one, UNCHANGEABLE) and owner_of.setdefault(key, number) != number:
+            if not unchangeable(one) and owner_of.setdefault(key, number) != number:
                 yield f"parties {owner_of[key]} and {number} share {type(one)}"
     furthest, holder = -1, -1
     for first, last, number in sorted(

@@ -18,7 +18,9 @@ from lpgcn.data import Split
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
+from lpgcn.protocol.client.newcomer import Lister
 from lpgcn.protocol.server.script import Scope
+from lpgcn.protocol.wire import messages as m
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.planning import planner_for
 
@@ -29,10 +31,12 @@ Planner = Callable[[TokenGraph], Plan]
 SUITES = ("sealed", "paper")
 MODELS = ("lightgcn", "lightgcn+")
 TINY = Config(dim=3, layers=2, lr=0.05, reg=0.05, batch_size=7, at=(2,), virtual_items="2", seed=5)
+POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=4, answers=3)
 TRAIN: Pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
 HELD_OUT: Pairs = [(0, 3), (1, 1), (1, 4), (3, 0)]
 both_models = pytest.mark.parametrize("model", MODELS)
 both_suites = pytest.mark.parametrize("suite", SUITES)
+both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softmax"])
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +108,92 @@ def test_any_federation_gives_the_bits_of_the_centralised_model(
         return Plan(np.array(drawn, dtype=np.int64), "any")
 
     lossless(federation_of(split, config), federation_of(split, config, any_owners))
+
+
+@settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(
+    graph=graphs(),
+    model=st.sampled_from(MODELS),
+    suite=st.sampled_from(SUITES),
+    layers=st.integers(1, 3),
+    dim=st.sampled_from([1, 3, 16]),
+    dtype=st.sampled_from(["float32", "float64"]),
+    virtual_items=st.sampled_from(["0", "1", "5", "1.0x", "3.0x"]),
+    negatives=st.integers(1, 13),
+    answers=st.none() | st.integers(1, 13),
+    temperature=st.sampled_from([0.08, 0.12, 0.5, 1.0, 100.0]),
+    negative_weight=st.sampled_from([0.25, 1.0, 300.0]),
+    smallest_group=st.integers(1, 3),
+    groups=st.integers(1, 4),
+    seed=st.integers(0, 2**40),
+    owners=st.randoms(use_true_random=False),
+)
+def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
+    federation_of: Make,
+    split_of: Make,
+    lossless: Check,
+    graph: tuple[Pairs, int, int, Pairs],
+    smallest_group: int,
+    owners: random.Random,
+    **settings: Any,
+) -> None:
+    """Pools with the users' own items in them, of all items there are, and of a single one. A group
+    of one has nobody to hide among, and is no group outside of this test."""
+    split, config = split_of(*graph), POOLED.changed(**settings)
+
+    def any_owners(graph: TokenGraph) -> Plan:
+        drawn = [owners.randrange(graph.n_clients) for _ in range(graph.n_tokens)]
+        return Plan(np.array(drawn, dtype=np.int64), "any")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("lpgcn.model.batches.SMALLEST_GROUP", smallest_group)
+        if smallest_group == 1 and split.n_users > 1:
+            # Who refuses to be alone would be right; here the sums are looked at, not the masks.
+            patched.setattr("lpgcn.protocol.client.newcomer.Lister._group_peers", lone_peers)
+        lossless(federation_of(split, config), federation_of(split, config, any_owners))
+
+
+def lone_peers(lister: Lister, message: m.Placement) -> bytes:
+    return lister._peers(message, message.group_peers) if message.group_peers else b""
+
+
+@both_suites
+@pytest.mark.parametrize("answers", [None, 2])
+def test_groups_of_different_sizes_with_a_pool_each(
+    federation_of: Make, split_of: Make, lossless: Check, suite: str, answers: int | None
+) -> None:
+    """Of 32 clients and more, some of whose pools have a place in common."""
+    n_users, n_items = 97, 30
+    train = [(user, (5 * user + way * way) % n_items) for user in range(n_users) for way in (0, 1)]
+    split = split_of(train, n_users, n_items, [(0, 29)])
+    config = POOLED.changed(
+        suite=suite, layers=1, dim=2, groups=3, negatives=12, answers=answers, virtual_items="1"
+    )
+    federation = federation_of(split, config)
+    lossless(federation, steps=1)
+    batch = federation.server.batches.draw(0, 0)
+    assert sorted(Counter(batch.group.tolist()).values()) == [32, 32, 33]
+    answered = [pool[: answers or 12].tolist() for pool in batch.pools]
+    assert len(set(map(tuple, answered))) == 3
+    assert len({place for pool in batch.pools for place in pool.tolist()}) < 3 * 12
+
+
+@both_suites
+def test_as_many_groups_as_items_with_an_answer_each(
+    federation_of: Make,
+    split_of: Make,
+    lossless: Check,
+    monkeypatch: pytest.MonkeyPatch,
+    suite: str,
+) -> None:
+    """A table of sums by group has then the shape of one by item."""
+    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
+    split = split_of([(user, user % 3) for user in range(8)], 8, 4)
+    config = POOLED.changed(suite=suite, groups=4, negatives=2, answers=1, virtual_items="0")
+    federation = federation_of(split, config)
+    lossless(federation, steps=3)
+    about = [federation.server.batches.draw(epoch, 0).answers.values.tolist() for epoch in range(4)]
+    assert any(places != [0, 1, 2, 3] for places in about)
 
 
 @both_models
@@ -265,13 +355,14 @@ def test_owners_that_a_batch_does_not_touch(
     assert all(0 < touched[owner] < 8 for owner in (0, 2, 4)), touched
 
 
+@both_losses
 @both_models
 @both_suites
 def test_one_client_owns_everything(
-    federation_of: Make, split_of: Make, lossless: Check, model: str, suite: str
+    federation_of: Make, split_of: Make, lossless: Check, base: Config, model: str, suite: str
 ) -> None:
     split = split_of(TRAIN, 4, 9, HELD_OUT)
-    config = TINY.changed(model=model, suite=suite)
+    config = base.changed(model=model, suite=suite)
     federation = federation_of(split, config, owned_by(split, config, lambda _, __: 2))
     lossless(federation)
     assert federation.server.plan.convolution_clients.tolist() == [2]
@@ -297,23 +388,31 @@ def test_more_virtual_items_than_items(
     assert set(federation.server.topology.listed.lengths.tolist()) == expected
 
 
+@both_losses
 @both_models
 @both_suites
 @pytest.mark.parametrize("layers", [1, 3])
 def test_one_client_in_all(
-    federation_of: Make, split_of: Make, lossless: Check, model: str, suite: str, layers: int
+    federation_of: Make,
+    split_of: Make,
+    lossless: Check,
+    base: Config,
+    model: str,
+    suite: str,
+    layers: int,
 ) -> None:
     split = split_of([(0, 1), (0, 4)], 1, 6, [(0, 2)])
-    lossless(federation_of(split, TINY.changed(model=model, suite=suite, layers=layers)))
+    lossless(federation_of(split, base.changed(model=model, suite=suite, layers=layers)))
 
 
+@both_losses
 @both_models
 def test_both_suites_end_in_the_same_bits(
-    federation_of: Make, split_of: Make, assert_same: Check, model: str
+    federation_of: Make, split_of: Make, assert_same: Check, base: Config, model: str
 ) -> None:
     split, made = split_of(TRAIN, 4, 9, HELD_OUT), []
     for suite in SUITES:
-        federation = federation_of(split, TINY.changed(model=model, suite=suite))
+        federation = federation_of(split, base.changed(model=model, suite=suite))
         federation.train(4)
         made.append(federation)
     assert_same(made[0].state(), made[1].state())

@@ -45,6 +45,9 @@ Make = Callable[..., Any]
 Items = dict[int, set[int]]
 PATTERN = 8
 TINY = Config(dim=4, layers=2, lr=0.05, batch_size=7, virtual_items="3", seed=5)
+POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=40, answers=30)
+UNUSED = {"bpr": {Kind.POOL}, "softmax": {Kind.WISH, Kind.NEGATIVE, Kind.ITEM_FINAL}}
+"""Kinds of rows that a step has none of."""
 N_ITEMS = 1000
 TRAIN = [
     (0, 971), (0, 983), (0, 997), (1, 971), (1, 977), (2, 977), (2, 983), (2, 991), (3, 997),
@@ -56,6 +59,7 @@ MESSAGES = REQUESTS | reduce(or_, {row.reply for row in PHASES.values()})
 both_models = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 both_suites = pytest.mark.parametrize("suite", ["sealed", "paper"])
 both_dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
+both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softmax"])
 
 
 def windows(messages: Iterable[bytes]) -> set[bytes]:
@@ -119,17 +123,18 @@ class Watched:
         return len(self.found.intersection(filter(telling, patterns)))
 
 
+@both_losses
 @both_models
 @both_suites
 @both_dtypes
 def test_the_server_can_read_what_the_suite_leaves_in_the_clear_and_nothing_else(
-    federation_of: Make, split_of: Make, model: str, suite: str, dtype: str
+    federation_of: Make, split_of: Make, base: Config, model: str, suite: str, dtype: str
 ) -> None:
     """Vectors and scalars of every kind, and parameters. In `paper` most of them are found, so the
     search does find."""
-    config = TINY.changed(model=model, suite=suite, dtype=dtype)
+    config = base.changed(model=model, suite=suite, dtype=dtype)
     watched = Watched(federation_of, split_of(TRAIN, 4, N_ITEMS), config)
-    for kind in SUITES[suite].keys.keys() - {Kind.WISH}:
+    for kind in SUITES[suite].keys.keys() - {Kind.WISH} - UNUSED[config.loss]:
         patterns = watched.plain(kind)
         assert sum(map(telling, patterns)) >= 3, kind
         assert (watched.leaked(patterns) == 0) == SUITES[suite].protects(kind), kind
@@ -160,9 +165,12 @@ def test_the_server_can_read_wishes_only_in_the_clear(
     assert any(nothing in field for field in said) == (suite == "paper")
 
 
+@both_losses
 @both_suites
-def test_the_server_receives_no_item_id(federation_of: Make, split_of: Make, suite: str) -> None:
-    split, config = split_of(TRAIN, 4, N_ITEMS), TINY.changed(suite=suite)
+def test_the_server_receives_no_item_id(
+    federation_of: Make, split_of: Make, base: Config, suite: str
+) -> None:
+    split, config = split_of(TRAIN, 4, N_ITEMS), base.changed(suite=suite)
     watched, sampler = Watched(federation_of, split, config), Sampler(split.train, config)
     received = b"".join(data for _, data in watched.federation.replies)
     for user in range(4):
@@ -196,12 +204,13 @@ def reachable(root: object) -> Iterator[object]:
             yield one
 
 
+@both_losses
 @both_suites
 def test_the_server_receives_no_key(
-    federation_of: Make, split_of: Make, picture_of: Make, suite: str
+    federation_of: Make, split_of: Make, picture_of: Make, base: Config, suite: str
 ) -> None:
     """No secret that a client has at any time: S, its private key, K_u, K_item, pairwise keys."""
-    federation = federation_of(split_of(TRAIN, 4, N_ITEMS), TINY.changed(suite=suite))
+    federation = federation_of(split_of(TRAIN, 4, N_ITEMS), base.changed(suite=suite))
     deliver, held = federation.deliver, Counter[bytes]()
 
     def watched(client: int, request: bytes) -> bytes:
@@ -305,13 +314,14 @@ def shape(data: bytes) -> tuple[str, dict[str, int]]:
     return f"{type(message).__name__} of {header}", lengths
 
 
+@both_losses
 @both_models
 @both_suites
 def test_real_and_virtual_items_have_messages_of_the_same_sizes(
-    with_lists: Make, model: str, suite: str
+    with_lists: Make, base: Config, model: str, suite: str
 ) -> None:
     """The same lists, with other real items in them, look the same to the server."""
-    config = TINY.changed(model=model, suite=suite)
+    config = base.changed(model=model, suite=suite)
     assert sum(map(len, REAL.values())) == sum(map(len, SWAPPED.values()))
     first, second = (with_lists(real, config)[0] for real in (REAL, SWAPPED))
     assert visible(first) == visible(second)

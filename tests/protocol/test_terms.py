@@ -17,13 +17,20 @@ from hypothesis import strategies as st
 
 from lpgcn.checkpoints import CheckpointError, InMemory
 from lpgcn.config import Config
-from lpgcn.crypto import AuthenticationError, Channels, Context, Directory, PrivateKey, entry_bytes
+from lpgcn.crypto import (
+    AuthenticationError,
+    Channels,
+    Context,
+    Directory,
+    Masks,
+    PrivateKey,
+    entry_bytes,
+)
 from lpgcn.data import Split
 from lpgcn.files import StorageError
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
-from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.standing import Former, Snapshot
 from lpgcn.protocol.errors import (
     MalformedMessageError,
@@ -36,6 +43,7 @@ from lpgcn.protocol.server.caller import Caller
 from lpgcn.protocol.server.estates import LostItemsError, draw_heirs
 from lpgcn.protocol.server.server import Server
 from lpgcn.protocol.server.topology import Topology
+from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import Round
@@ -50,6 +58,7 @@ Make = Callable[..., Any]
 Check = Callable[..., None]
 Pairs = list[tuple[int, int]]
 TINY = Config(dim=2, layers=2, lr=0.05, batch_size=5, at=(2,), virtual_items="1", seed=5)
+POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=4, answers=3, groups=2)
 TRAIN: Pairs = [
     (0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4), (4, 1), (5, 4),
     (5, 5),
@@ -57,6 +66,7 @@ TRAIN: Pairs = [
 HELD_OUT: Pairs = [(user, 6) for user in range(6)]
 both_models = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 both_suites = pytest.mark.parametrize("suite", ["sealed", "paper"])
+both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softmax"])
 
 
 def read(request: bytes) -> Any:
@@ -78,6 +88,11 @@ def present_rows(tables: Tables, config: Config, members: list[int]) -> Tables:
         name: value[members] if kinds[name.partition(".")[0]] == "users" else value
         for name, value in tables.items()
     }
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
 
 
 # Any history of a federation, and the data centre that follows its log.
@@ -174,9 +189,10 @@ def play(history: History, draw: Callable[[st.SearchStrategy[Any]], Any], n_user
     history.step()
 
 
-@settings(max_examples=60, phases=[Step.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=90, phases=[Step.generate], suppress_health_check=list(HealthCheck))
 @given(
     graph=graphs(),
+    base=st.sampled_from([TINY, TINY, POOLED]),
     model=st.sampled_from(["lightgcn", "lightgcn+"]),
     suite=st.sampled_from(["sealed", "paper"]),
     layers=st.integers(1, 2),
@@ -191,12 +207,17 @@ def test_any_history_gives_the_bits_of_the_centralised_model(
     split_of: Make,
     centralized_of: Make,
     assert_same: Check,
+    small_groups: None,
     graph: tuple[Pairs, int, int, Pairs],
+    base: Config,
+    batch_size: int,
     owners: random.Random,
     data: st.DataObject,
     **fields: Any,
 ) -> None:
-    split, config = split_of(*graph), TINY.changed(**fields)
+    """With a loss against pools, an epoch has one step, and other members are other groups."""
+    size = "full" if base.pooled else batch_size
+    split, config = split_of(*graph), base.changed(batch_size=size, **fields)
     first = sorted(data.draw(st.sets(st.integers(0, split.n_users - 1), min_size=1)))
 
     def planner(graph: TokenGraph) -> Plan:
@@ -258,15 +279,19 @@ class Story:
         self.stretch, self.crashes = -1, 0
         self.saved: tuple[bytes, int, tuple[Any, ...]] | None = None
         """The server's checkpoint, what comes after it, and what was found before it."""
+        # With pools, an epoch has one step.
+        self.steps = (
+            ((0, 0), (1, 0), (2, 0)) if federation.config.pooled else ((0, 0), (0, 1), (1, 0))
+        )
         self.events: list[Callable[[], Any]] = [
-            lambda: self.step(0, 0),
+            lambda: self.step(*self.steps[0]),
             lambda: self.checkpoint(1),
-            lambda: self.step(0, 1),
+            lambda: self.step(*self.steps[1]),
             self.keep,
             lambda: self.checkpoint(2),
             self.change,
             lambda: self.checkpoint(3),
-            lambda: self.step(1, 0),
+            lambda: self.step(*self.steps[2]),
             lambda: self.server.take_loss(),
             self.go_back,
             lambda: self.server.measure("valid"),
@@ -358,8 +383,8 @@ def small(split_of: Make) -> Split:
     return split
 
 
-def configured(model: str, suite: str) -> Config:
-    return TINY.changed(layers=1, dim=1, model=model, suite=suite)
+def configured(model: str, suite: str, base: Config = TINY) -> Config:
+    return base.changed(layers=1, dim=1, model=model, suite=suite)
 
 
 def die_everywhere(
@@ -392,25 +417,40 @@ def die_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("model", "suite", "every"), [("lightgcn+", "sealed", 1), ("lightgcn", "paper", 4)]
+    ("config", "every"),
+    [
+        (configured("lightgcn+", "sealed"), 1),
+        (configured("lightgcn", "paper"), 4),
+        (configured("lightgcn+", "sealed", POOLED), 2),
+        (configured("lightgcn", "paper", POOLED), 4),
+    ],
+    ids=["bpr sealed", "bpr paper", "softmax sealed", "softmax paper"],
 )
 def test_whoever_dies_at_any_message_the_bits_are_the_same(
-    federation_of: Make, small: Split, assert_same: Check, model: str, suite: str, every: int
+    federation_of: Make, small: Split, assert_same: Check, config: Config, every: int
 ) -> None:
     ways = ("before", "after", "server")
-    die_everywhere(federation_of, small, assert_same, configured(model, suite), ways, every)
+    die_everywhere(federation_of, small, assert_same, config, ways, every)
 
 
 @pytest.mark.slow
+@both_losses
 @both_models
 @both_suites
 @pytest.mark.parametrize("way", ["before", "after", "server"])
 def test_whoever_dies_in_any_way_at_any_message_the_bits_are_the_same(
-    federation_of: Make, small: Split, assert_same: Check, model: str, suite: str, way: str
+    federation_of: Make,
+    small: Split,
+    assert_same: Check,
+    base: Config,
+    model: str,
+    suite: str,
+    way: str,
 ) -> None:
-    die_everywhere(federation_of, small, assert_same, configured(model, suite), (way,))
+    die_everywhere(federation_of, small, assert_same, configured(model, suite, base), (way,))
 
 
+@both_losses
 @both_models
 @both_suites
 def test_a_story_without_crashes_is_that_of_the_data_centre(
@@ -418,21 +458,22 @@ def test_a_story_without_crashes_is_that_of_the_data_centre(
     small: Split,
     centralized_of: Make,
     assert_same: Check,
+    base: Config,
     model: str,
     suite: str,
 ) -> None:
-    config = configured(model, suite)
+    config = configured(model, suite, base)
     story = story_of(federation_of, small, config)
     *_, loss, _, measured = story.run()
     terms = [
         Term(epoch=0, step=0, members=Story.FIRST),
-        Term(epoch=1, step=0, members=Story.SECOND),
+        Term(epoch=story.steps[2][0], step=0, members=Story.SECOND),
     ]
     reference = centralized_of(small, config, terms)
-    reference.step(0, 0, 0.05)
-    reference.step(0, 1, 0.05)
+    reference.step(*story.steps[0], 0.05)
+    reference.step(*story.steps[1], 0.05)
     reference.keep()
-    reference.step(1, 0, 0.05)
+    reference.step(*story.steps[2], 0.05)
     assert reference.take_loss() == loss
     reference.go_back()
     assert reference.measure("valid") == measured
@@ -443,8 +484,9 @@ def test_a_story_without_crashes_is_that_of_the_data_centre(
 
 @contextmanager
 def nonces_recorded(used: Counter[tuple[bytes, bytes]]) -> Iterator[None]:
-    """Every key with every nonce that it sealed with, and every place that was masked for."""
-    seal, mask = Channels.seal, Keys.mask
+    """Every key with every nonce that it sealed with, and every key of a mask, as either end of it,
+    with every place that was masked for."""
+    seal, mask = Channels.seal, Masks.mask
 
     def sealing(
         channels: Channels, context: Context, which: Any, messages: Any, indices: Any = None
@@ -455,20 +497,25 @@ def nonces_recorded(used: Counter[tuple[bytes, bytes]]) -> Iterator[None]:
             used[channels._keys[key], context.place + number.to_bytes(4, "big")] += 1
         return done
 
-    def masking(keys: Keys, header: Header, values: Any) -> bytes:
-        used[keys.private.reveal(), b"mask" + repr(header).encode()] += 1
-        return mask(keys, header, values)
+    def masking(masks: Masks, context: Context, count: int) -> Any:
+        for key, sign in masks._peers:
+            used[bytes(key.key), b"+-"[sign < 0 :][:1] + context.place] += 1
+        return mask(masks, context, count)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Channels, "seal", sealing)
-        patched.setattr(Keys, "mask", masking)
+        patched.setattr(Masks, "mask", masking)
         yield
 
 
+@both_losses
 @both_suites
-def test_no_nonce_is_ever_used_twice(federation_of: Make, small: Split, suite: str) -> None:
-    """Over a history in which somebody dies every few messages."""
-    config = configured("lightgcn+", suite)
+def test_no_nonce_is_ever_used_twice(
+    federation_of: Make, small: Split, base: Config, suite: str
+) -> None:
+    """Over a history in which somebody dies every few messages. Two clients may share a key for
+    masks over everybody and within a group."""
+    config = configured("lightgcn+", suite, base)
     story, used = story_of(federation_of, small, config), Counter[tuple[bytes, bytes]]()
     federation = story.federation
     deliver, due = federation.deliver, 11
@@ -491,6 +538,8 @@ def test_no_nonce_is_ever_used_twice(federation_of: Make, small: Split, suite: s
     assert story.crashes >= 4
     assert len(used) > (200 if suite == "sealed" else 30)
     assert set(used.values()) == {1}
+    kinds = {place[-1] for _, place in used if place[:1] in (b"+", b"-")}
+    assert kinds == ({Kind.NUMBERS, Kind.ANSWERS} if config.pooled else {Kind.NUMBERS})
 
 
 def test_who_restarted_refuses_everything_but_a_later_stretch(
@@ -798,7 +847,7 @@ def impostor(field: bytes, width: int, root: bytes) -> Iterator[bytes]:
 
 
 KEY_FIELDS = {
-    m.Placement: ("peers", "own"),
+    m.Placement: ("peers", "own", "group_peers"),
     m.Questions: ("askers",),
     m.Samples: ("new_contacts",),
     m.Mark: ("heirs",),
@@ -806,13 +855,14 @@ KEY_FIELDS = {
 }
 
 
+@both_losses
 @both_models
 def test_a_public_key_that_is_not_in_the_directory_is_refused(
-    federation_of: Make, split_of: Make, picture_of: Make, model: str
+    federation_of: Make, split_of: Make, picture_of: Make, base: Config, model: str
 ) -> None:
     """A server that hands one client another key: of a mask peer, an asker, a contact, an heir, a
     new owner."""
-    split, config = split_of(TRAIN, 6, 8, HELD_OUT), TINY.changed(model=model)
+    split, config = split_of(TRAIN, 6, 8, HELD_OUT), base.changed(model=model)
     federation = federation_of(split, config)
     deliver, refused = federation.deliver, Counter[tuple[str, str]]()
     width = entry_bytes(6)
@@ -839,7 +889,9 @@ def test_a_public_key_that_is_not_in_the_directory_is_refused(
     changed(federation, [user for user in range(6) if user != federation.server.plan.owner[0]])
     federation.server.step(1, 0, 0.05)
     expected = {(kind.__name__, name) for kind, names in KEY_FIELDS.items() for name in names}
-    assert refused.keys() == expected
+    # Who shares a pool meets nobody, and only who does has a group.
+    unused = ("Samples", "new_contacts") if base.pooled else ("Placement", "group_peers")
+    assert refused.keys() == expected - {unused}
 
 
 def test_everybody_shows_the_same_words_and_u_c_those_of_the_keys_it_sealed_to(

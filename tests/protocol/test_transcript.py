@@ -21,17 +21,22 @@ from lpgcn.protocol.wire.fields import Packed, Round, Stored
 
 Make = Callable[..., Any]
 TINY = Config(dim=3, layers=2, batch_size=7, virtual_items="2", seed=5)
+POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=5, answers=3)
+UNUSED = {"bpr": {"POOL"}, "softmax": {"WISH", "NEGATIVE"}}
+"""Kinds of rows that a loss has none of."""
 TRAIN = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
 both_models = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 both_suites = pytest.mark.parametrize("suite", ["sealed", "paper"])
+both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softmax"])
 
 
+@both_losses
 @both_models
 @both_suites
 def test_everything_that_was_received_is_there(
-    federation_of: Make, split_of: Make, tmp_path: Path, model: str, suite: str
+    federation_of: Make, split_of: Make, tmp_path: Path, base: Config, model: str, suite: str
 ) -> None:
-    path, config = tmp_path / "seen" / "run.jsonl", TINY.changed(model=model, suite=suite)
+    path, config = tmp_path / "seen" / "run.jsonl", base.changed(model=model, suite=suite)
     with Transcript(path) as transcript:
         federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=transcript)
         second_term(federation)
@@ -135,14 +140,15 @@ def test_a_client_reads_what_others_pushed(federation_of: Make, split_of: Make, 
     assert checked == 9
 
 
+@both_losses
 @both_models
 @both_suites
 def test_what_was_opened_is_what_the_phase_is_about(
-    federation_of: Make, split_of: Make, model: str, suite: str
+    federation_of: Make, split_of: Make, base: Config, model: str, suite: str
 ) -> None:
     """Each row that a client could read has the sender by whom it knows it, and its plain size."""
     seen: list[Observation] = []
-    config = TINY.changed(model=model, suite=suite)
+    config = base.changed(model=model, suite=suite)
     federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config, witness=seen.append)
     federation.train(2)
     federation.server.measure("valid")
@@ -159,11 +165,16 @@ def test_what_was_opened_is_what_the_phase_is_about(
             elif opened.what == "PUSH":
                 known = topology.by_client if sums else topology.listed_elsewhere
                 assert set(opened.senders) <= set(range(len(known[client])))
-            if opened.what in ("USER_FORWARD", "USER_BACKWARD", "USER_FINAL", "PUSH"):
+            elif opened.what in ("POOL", "ITEM_FINAL"):
+                assert set(opened.senders) <= set(range(9)), "places"
+            if opened.what in ("USER_FORWARD", "USER_BACKWARD", "PUSH", "ITEM_FINAL"):
                 assert {len(row) for row in opened.rows} <= {vector}
-    rows = {kind.name for kind in SUITES[suite].keys}
+            if opened.what in ("USER_FINAL", "POOL"):
+                # Directions are told in numbers of half the size.
+                assert {len(row) for row in opened.rows} <= {vector // (1 + config.pooled)}
+    rows = {kind.name for kind in SUITES[suite].keys} - UNUSED[config.loss]
     assert kinds == {"BITS", *rows}, "every kind of row is opened by somebody"
-    assert Kind.NUMBERS.name not in kinds
+    assert not kinds & {Kind.NUMBERS.name, Kind.ANSWERS.name}
 
 
 def test_bits_of_verification_say_which_listed_items_are_real(

@@ -25,6 +25,8 @@ from lpgcn.config import Config
 from lpgcn.crypto import Channels, Context, Directory, Label, Masks, PrivateKey, SecretKey
 from lpgcn.crypto.context import VERSION as CRYPTO_VERSION
 from lpgcn.errors import LpgcnError
+from lpgcn.model.batches import PooledBatch, batches_of
+from lpgcn.model.losses.softmax import Softmax
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client import estate
 from lpgcn.protocol.client.newcomer import Answered, Expectant, KeyHolder, _bound
@@ -37,7 +39,7 @@ from lpgcn.protocol.phases import Phase, PhaseOrder, restarted
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading, sizes
-from lpgcn.protocol.wire.fields import Present, Selection
+from lpgcn.protocol.wire.fields import Present, Selection, Stores, Summed, Totals
 from lpgcn.protocol.wire.messages import VERSION as WIRE_VERSION
 from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
@@ -58,7 +60,7 @@ SECRET: Final = bytes(range(32, 64))
 SEED: Final = 0x1122334455667788
 OWN, PEER = PrivateKey(b"\1" * 32), PrivateKey(b"\2" * 32)
 SENDER_KEY, PAIR_KEY, MET_KEY = b"\3" * 32, b"\4" * 32, b"\5" * 32
-ESTATE_KEY: Final = b"\6" * 32
+ESTATE_KEY, OWNER_KEY = b"\6" * 32, b"\x08" * 32
 DIRECTORY: Final = Directory([OWN.public_bytes, PEER.public_bytes])
 CHECKPOINT: Final = 5
 """The number of the checkpoint that estates are of."""
@@ -89,6 +91,7 @@ MESSAGES: Final[list[m.Message]] = [
         root=DIRECTORY.root,
         own=DIRECTORY.entry(OWN.public_bytes),
         peers=DIRECTORY.entry(PEER.public_bytes),
+        group_peers=DIRECTORY.entry(PEER.public_bytes) * 2,
     ),
     m.Questions(
         header=at(Phase.VERIFY),
@@ -137,6 +140,8 @@ MESSAGES: Final[list[m.Message]] = [
         introductions=b"introductions",
         wanted=b"\xc0",
         wants_user=b"\0",
+        answered=b"\x60",
+        answers=b"answers",
     ),
     m.Update(
         header=at(Phase.UPDATE),
@@ -177,6 +182,7 @@ MESSAGES: Final[list[m.Message]] = [
         scalars=b"scalars",
         negatives=b"negatives",
         introductions=b"introductions",
+        answers=b"answers",
     ),
     m.Numbers(header=at(Phase.COUNT), masked=bytes(range(8))),
     m.Estate(header=at(Phase.CHECKPOINT), content=b"content", keys=b"keys"),
@@ -185,6 +191,9 @@ MESSAGES: Final[list[m.Message]] = [
 
 
 CONFIG: Final = Config(model="lightgcn", dim=2, layers=1, virtual_items="1")
+POOLED: Final = CONFIG.changed(
+    loss="softmax", batch_size="full", negatives=3, answers=2, temperature=0.5, negative_weight=2.0
+)
 
 
 def node_states(count: int) -> Nodes:
@@ -214,17 +223,20 @@ def seal_anew() -> dict[str, str]:
     }
 
 
+def profile(config: Config) -> Profile:
+    return Profile(
+        index=0, n_users=2, n_items=4, config=config, seed=1, private_seed=2,
+        train=numbers(0, 2), valid=b"", test=b"",
+    )  # fmt: skip
+
+
 class Life:
     """A client's initialisation, with fixed keys, up to its first masked number."""
 
     def __init__(self, sealed: Sealed, term: int = 0) -> None:
-        about = Profile(
-            index=0, n_users=2, n_items=4, config=CONFIG, seed=1, private_seed=2,
-            train=numbers(0, 2), valid=b"", test=b"",
-        )  # fmt: skip
         self._opened: list[Any] = []
         self.disk = InMemory()
-        self._device = Device(about, self.disk, self._opened)
+        self._device = Device(profile(CONFIG), self.disk, self._opened)
         self._sealed = {name: bytes.fromhex(one) for name, one in sealed.items()}
         holder = KeyHolder(self._device, None, RUN, term, 2, OWN, b"")
         key = m.SealedKey(sealed=self._sealed["shared key"])
@@ -302,10 +314,11 @@ def standing() -> Standing:
     return Standing(
         term=3, members=2, run=RUN, private=b"\1" * 32, shared=SECRET, seed=SEED,
         uploaded=numbers(*uploaded), root=DIRECTORY.root, places=numbers(*places(order)[uploaded]),
-        peers=PEER.public_bytes, owned=numbers(*np.sort(places(order)[[0, 3]])),
+        peers=PEER.public_bytes, group_peers=PEER.public_bytes,
+        owned=numbers(*np.sort(places(order)[[0, 3]])),
         neighbour_offsets=numbers(0, 2), neighbour_rows=numbers(0, 1),
         neighbour_is_real=b"\1\0", asked_offsets=numbers(0, 2), asked_positions=numbers(0, 2),
-        sender_key=b"\7" * 32, owner_keys=b"\x08" * 32, neighbour_keys=SENDER_KEY,
+        sender_key=b"\7" * 32, owner_keys=OWNER_KEY, neighbour_keys=SENDER_KEY,
         pair_keys=PAIR_KEY,
     )  # fmt: skip
 
@@ -339,6 +352,7 @@ def keys_of(suite: str) -> Keys:
     return Keys(
         run=RUN, suite=SUITES[suite], private=OWN, own=Channels(many), items=Channels([many[1]]),
         owners=Channels(many), neighbours=Channels(many), pairs=Channels(many), masks=None,
+        group_masks=Masks([(many[0], 1), (many[1], -1)]),
     )  # fmt: skip
 
 
@@ -350,19 +364,103 @@ def sealed_row(suite: str, kind: Kind) -> Vector:
     return keys.seal(HEADER, kind, keys.pairs, [1], [b"content"]).hex()
 
 
-def sizes_of(suite: str, dtype: str) -> Vector:
-    of = Sizes.of(Config(suite=suite, dtype=dtype, dim=64))  # type: ignore[arg-type]
+def sizes_of(suite: str, dtype: str, config: Config = CONFIG) -> Vector:
+    of = Sizes.of(config.changed(suite=suite, dtype=dtype, dim=64))
     row = (Kind.WISH, Kind.GRANT, Kind.SCALARS)
-    vectors = [kind for kind in Kind if kind not in (*row, Kind.NUMBERS, Kind.ESTATE)]
+    vectors = [kind for kind in of.suite.keys if kind not in row]
     pair = np.array([(0.5, 3)], dtype=of.pair)
-    negative = np.array([(1, 2, pair[0])], dtype=Sizes(of.suite, 3, of.pair).negative_content)
+    small = Sizes(of.suite, 3, of.shown, of.pair, 3)
+    negative = np.array([(1, 2, pair[0])], dtype=small.negative_content)
     return {
         "rows": {kind.name: of.row(kind) for kind in vectors},
         "three slots": {kind.name: 3 * of.slots(kind)[0] + of.slots(kind)[1] for kind in row},
         "introduction": of.introduction,
         "pair": pair.tobytes().hex(),
         "negative": negative.tobytes().hex(),
+        "answer": of.answer,
+        "pool": list(of.pool),
     }
+
+
+class PooledStep:
+    """A client's training step against a pool, from its checkpoint on: what it is sent, and what it
+    says. The content of what others seal to it is small whole numbers."""
+
+    def __init__(self) -> None:
+        disk = InMemory()
+        disk.write(CHECKPOINT, msgspec.msgpack.encode(snapshot()))
+        self._party = Party.resumed(Device(profile(POOLED), disk, None), CHECKPOINT)
+        self._said: list[Vector] = []
+
+    def _from_others(
+        self, phase: Phase, kind: Kind, key: SecretKey, *contents: bytes, at: tuple[int, ...] = (0,)
+    ) -> bytes:
+        context = Context(RUN, 1, phase, 0, kind)
+        return b"".join(Channels([key]).seal(context, [0] * len(at), list(contents), list(at)))
+
+    def _tell(self, phase: Phase, message: m.Message, method: str) -> None:
+        header = Header(1, phase)
+        placed = msgspec.structs.replace(message, header=m.encode_header(RUN, header, 0))
+        reply, _ = getattr(self._party, method)(placed, header)
+        self._said.append([m.encode(placed).hex(), m.encode(reply).hex()])
+
+    def said(self) -> Vector:
+        owner, neighbour, pair = map(SecretKey, (OWNER_KEY, SENDER_KEY, PAIR_KEY))
+        items, (first, second) = SecretKey(SECRET).derive(Label.ITEM_VECTORS), directions()
+        self._tell(Phase.FORWARD, m.Exchange(epoch=numbers(5), wants_user=b"\1"), "forward")
+        pushed = np.array([1 << 20, -1 << 19], dtype="<i4").tobytes()
+        finish = m.Finish(
+            pushes=self._from_others(Phase.FORWARD, Kind.PUSH, owner, pushed),
+            users=self._from_others(Phase.FORWARD, Kind.USER_FORWARD, neighbour, pushed[::-1]),
+        )
+        self._tell(Phase.FINAL, finish, "finish_forward")
+        samples = m.Samples(
+            granted=self._from_others(Phase.FINAL, Kind.GRANT, owner, first + second),
+            negative_places=numbers(3, 0, 1),
+            negative_rows=self._from_others(
+                Phase.FINAL, Kind.POOL, items, first, second, first, at=(3, 0, 1)
+            ),
+        )
+        self._tell(Phase.LOSS, samples, "loss")
+        pairs = np.array([(-0.25, 1), (0.0, 0)], dtype=Sizes.of(POOLED).pair).tobytes()
+        rows = m.LossRows(
+            users=self._from_others(Phase.LOSS, Kind.USER_FINAL, neighbour, second),
+            scalars=self._from_others(Phase.LOSS, Kind.SCALARS, pair, pairs),
+            wanted=b"",
+            wants_user=b"\1",
+            answered=b"\x40",
+            answers=np.array([1 << 30, -1 << 29], dtype="<i8").tobytes(),
+        )
+        self._tell(Phase.GRADIENT, rows, "begin_backward")
+        return self._said
+
+
+def directions() -> tuple[bytes, bytes]:
+    """Two directions as they travel."""
+    number = Softmax.of(POOLED).number
+    return np.array([3000, -400], number).tobytes(), np.array([-1200, 2500], number).tobytes()
+
+
+def pools() -> Vector:
+    """The groups of some clients, and their pools in an epoch, from how many list each place."""
+    config = POOLED.changed(groups=2, negatives=5, seed=SEED)
+    listed = Ragged.from_lengths(np.full(70, 2), np.arange(140) % 11)
+    batch = batches_of(config, 99, listed, 12).draw(3, 0)
+    assert isinstance(batch, PooledBatch)
+    return [batch.group.tolist(), batch.pools.values.tolist(), batch.answered]
+
+
+def answers_of_groups() -> Vector:
+    """What the server makes of the answers of three clients in two groups, for two owners."""
+    stores: Stores = {}
+    up = Summed("answers", np.array([0, 1, 0]), 4)
+    up.prepare(stores)
+    for client in range(3):
+        sent = np.array([1 << 62, -client, client, 1], dtype="<i8")
+        up.read(stores, client, sent.tobytes(), "answers")
+    owned = Selection(Ragged(np.array([0, 2, 3]), np.array([0, 2, 1])), np.array([True] * 3))
+    down = Totals("answers", np.array([2, 0, 2, 1]), 3, owned, 2)
+    return [down.fill(stores, client).hex() for client in range(2)]
 
 
 def present() -> Vector:
@@ -431,6 +529,12 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         "masked numbers": lambda: (
             keys_of("sealed").mask(HEADER, fixed_point.encode(np.array([1.0, -0.5, 20.0]))).hex()
         ),
+        "masked answers": lambda: (
+            keys_of("sealed").mask_in_group(HEADER, np.array([1, 2, 2**64 - 3], np.uint64)).hex()
+        ),
+        "a step against a pool": lambda: PooledStep().said(),
+        "pools": pools,
+        "answers of groups": answers_of_groups,
         "verification answers": lambda: sizes.verification_answer(np.array([0, 1, 8, 9])).tolist(),
         "sealed shared key": lambda: sizes.SEALED_SHARED_BYTES,
         "info of the shared key": lambda: info("shared key", RUN, OWN.public_bytes).hex(),
@@ -482,6 +586,9 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
             everything[f"row {kind.name}, {suite}"] = partial(sealed_row, suite, kind)
         for dtype in ("float32", "float64"):
             everything[f"sizes, {suite}, {dtype}"] = partial(sizes_of, suite, dtype)
+            everything[f"sizes, softmax, {suite}, {dtype}"] = partial(
+                sizes_of, suite, dtype, POOLED
+            )
     return everything
 
 

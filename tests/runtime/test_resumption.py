@@ -168,6 +168,29 @@ def test_who_is_stopped_goes_on_in_any_number_of_processes(source: Source, tmp_p
     assert result(tmp_path) == expected(source, "lightgcn+")
 
 
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_run_with_pools_that_was_stopped_goes_on(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    """In every one of its epochs, which have one step each."""
+    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 3)
+    config = CONFIG.changed(
+        loss="softmax", batch_size="full", negatives=8, answers=5, groups=2, temperature=0.3
+    )
+    train(source, config, out=tmp_path / "whole")
+    out = tmp_path / "parts"
+    started(source, way, config, out, 2, checkpoint_every=1)
+    assert steps_kept(out) == 1
+    with pytest.raises(Interruption):
+        train(
+            source, out=out, resume=True, workers=way.workers, checkpoint_every=1,
+            observer=Witness(2),
+        )  # fmt: skip
+    assert steps_kept(out) == 2
+    train(source, out=out, resume=True, workers=way.workers)
+    assert result(out) == result(tmp_path / "whole")
+
+
 def newest(out: Path) -> list[Path]:
     """The files of all parties' last checkpoint."""
     last = RunFolder(out).checkpoints()[-1]

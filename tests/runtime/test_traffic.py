@@ -67,6 +67,30 @@ def test_both_ledgers_are_equal(
     assert engines[0].traffic() == engines[1].traffic()
 
 
+@pytest.mark.parametrize("suite", ["sealed", "paper"])
+@pytest.mark.parametrize("answers", [None, 20])
+def test_both_ledgers_are_equal_with_pools(suite: Suite, answers: int | None) -> None:
+    """Two groups, of 32 and of 33 clients."""
+    split = small(65, 90)
+    config = Config(
+        loss="softmax", batch_size="full", negatives=50, answers=answers, groups=2, suite=suite,
+        layers=1, dim=4, planner="cover", virtual_items="1",
+    )  # fmt: skip
+    engines = [
+        Federated(split, config, planner_for(split, config)),
+        Simulated(split, config, planner_for(split, config), Machine.with_threads(1)),
+    ]
+    for engine in engines:
+        engine.begin()
+        for epoch in range(2):
+            engine.step(epoch, 0, 0.01)
+    federated, simulated = (engine.ledger.lines() for engine in engines)
+    assert federated == simulated
+    assert engines[0].traffic() == engines[1].traffic()
+    losses = [engine.take_loss() for engine in engines]
+    assert losses[0] == losses[1] > 0
+
+
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 @pytest.mark.parametrize("suite", ["sealed", "paper"])
 @pytest.mark.parametrize("virtual_items", ["0", "3"])
