@@ -18,7 +18,7 @@ from lpgcn.crypto import SecretKey
 from lpgcn.model.batches import pool_sizes, weighted
 from lpgcn.model.kernels import Floats, Int64
 from lpgcn.model.losses.gradient import LossGradient
-from lpgcn.model.losses.softmax import SLOPES, PoolGradients, Softmax, columns
+from lpgcn.model.losses.softmax import SLOPES, Directions, PoolGradients, Softmax, columns
 from lpgcn.protocol.client.loss import LossPart, in_rows
 from lpgcn.protocol.client.passing import OwnLoss, Pass
 from lpgcn.protocol.client.wishes import Drawn, Wishes
@@ -97,7 +97,7 @@ class PooledLoss(LossPart):
         )
         table = np.empty(drawn.count, dtype=self._sizes.pair)
         table["coefficient"], table["count"] = found.coefficient, 1
-        gradient = self._own_gradient(found, vectors, final)
+        gradient = self._own_gradient(found, vectors, at_user)
         own_loss = OwnLoss(gradient, table[drawn.own], fixed_point.total(found.loss))
         reply = m.Gradients(
             user=keys.seal(header, Kind.USER_FINAL, keys.own, [0], [self._content(at_user.rows)]),
@@ -126,14 +126,16 @@ class PooledLoss(LossPart):
             raise MalformedMessageError("a direction that is longer than directions are")
         return vectors
 
-    def _own_gradient(self, found: PoolGradients, vectors: Floats, final: Floats) -> LossGradient:
+    def _own_gradient(
+        self, found: PoolGradients, vectors: Floats, at_user: Directions
+    ) -> LossGradient:
         """∂Loss/∂e_u, which stays with the client."""
         nodes, every = self._user.nodes, Ragged.single(np.arange(len(vectors)))
         sums = nodes.kernels.weighted_sums(every, vectors, found.coefficient, SLOPES.steps)
         return self._softmax.at_nodes(
             sums + found.users,
             np.array([float(len(vectors))]),
-            self._softmax.directions(final, nodes.kernels),
+            at_user,
             nodes.backward_grid,
             nodes.kernels,
         )
