@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lpgcn.model.kernels import Kernels
+from lpgcn.model.kernels import Kernels, Lookup, Pooled
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
@@ -199,8 +199,9 @@ def test_exponentials(shape: tuple[int, int], digits: int, floating: Any, intege
     bits = {1: 12, 2: 13, 3: 9}[digits]
     largest = 2 ** (bits * digits - 2)
     tables = np.sort(random.random((digits, 2**bits)))[:, ::-1].copy()
+    lookup = Lookup(largest, tables)
     products = random.integers(-largest, largest, shape, endpoint=True).astype(floating)
-    expected = PLAIN.exponentials(products, largest, tables)
+    expected = PLAIN.exponentials(products, lookup)
     below = (largest - products).astype(np.int64)
     exact = np.ones(shape)
     for table in tables:
@@ -208,29 +209,62 @@ def test_exponentials(shape: tuple[int, int], digits: int, floating: Any, intege
         below //= 2**bits
     assert not below.any()
     assert np.array_equal(expected, np.rint(exact * 2.0**40) * 2.0**-40)
-    assert_same_bits(ALONE.exponentials(products, largest, tables), expected)
-    assert_same_bits(THREADED.exponentials(products, largest, tables), expected)
+    assert_same_bits(ALONE.exponentials(products, lookup), expected)
+    assert_same_bits(THREADED.exponentials(products, lookup), expected)
     for kernels in (PLAIN, THREADED):
-        alone = kernels.exponentials(products[-1:].copy(), largest, tables)
+        alone = kernels.exponentials(products[-1:].copy(), lookup)
         assert_same_bits(alone, expected[-1:])
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (1, 4096), (700, 1), (300, 1024)])
-def test_scale(shape: tuple[int, int]) -> None:
-    random = np.random.default_rng(shape[0])
-    rows = random.standard_normal(shape)
-    # Halves go to the even neighbour, and what becomes 0 keeps its sign.
-    rows[:, 0] = random.integers(-9, 10, len(rows)) / 2 * 2.0**-20
-    factor = np.where(random.random(len(rows)) < 0.5, 2.0**20, random.random(len(rows)) * 1e6)
-    products = (rows * factor[:, None]).ravel().tolist()
-    expected = np.array([round(one) for one in products]).reshape(shape)
-    for kernels in (PLAIN, ALONE, THREADED):
-        found, last = rows.copy(), rows[-1:].copy()
-        kernels.scale(found, factor)
-        kernels.scale(last, factor[-1:])
-        assert np.array_equal(found, expected)
-        assert_same_bits(found, np.copysign(found, rows))
-        assert_same_bits(last, found[-1:])
+@each_precision
+@pytest.mark.parametrize("d", DIMS)
+@pytest.mark.parametrize(("n_users", "size"), [(1, 1), (31, 33), (65, 32), (200, 95)])
+def test_compare(n_users: int, size: int, d: int, floating: Any, integer: Any) -> None:
+    """Users in whole and in broken blocks, pools in whole and in broken strips; the same bits, and
+    sums that are those of whole numbers of any length."""
+    random = np.random.default_rng(n_users + d)
+    users, pool = (
+        random.integers(-99, 100, (count, d)).astype(floating) for count in (n_users, size)
+    )
+    largest = 99 * 99 * d
+    bits = (2 * largest).bit_length() // 2 + 1
+    powers = [2.0 ** (bits * digit) for digit in range(2)]
+    tables = np.exp(-np.arange(2**bits) * np.array(powers)[:, None] / largest)
+    own = Ragged.from_lengths(np.full(n_users, 1), random.integers(0, size, n_users))
+    lengths = random.integers(0, 4, n_users)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    positive = random.random(offsets[-1])
+    settings = Pooled(Lookup(float(largest), tables), 3.0, 2.0**16, max(1, size // 2))
+    expected = PLAIN.compare(users, pool, own, offsets, positive, settings)
+    for kernels in (ALONE, THREADED):
+        found = kernels.compare(users, pool, own, offsets, positive, settings)
+        for one, other in zip(found, expected, strict=True):
+            assert_same_bits(one, other)
+    alone = [
+        PLAIN.compare(
+            users[row : row + 1],
+            pool,
+            Ragged.single(own[row]),
+            np.array([0, lengths[row]]),
+            positive[offsets[row] : offsets[row + 1]],
+            settings,
+        )
+        for row in range(n_users)
+    ]
+    assert_same_bits(np.concatenate([one.sums for one in alone]), expected.sums)
+    assert np.array_equal(sum(one.answers for one in alone), expected.answers)
+    x = PLAIN.exponentials(
+        (users.astype(np.int64) @ pool.T.astype(np.int64)).astype(floating), settings.lookup
+    )
+    x[np.arange(n_users), own.values] = 0
+    factor = [
+        float(np.cumsum([0.0, *expected.f[offsets[r] : offsets[r + 1]]])[-1])
+        for r in range(n_users)
+    ]
+    slopes = np.rint(x * (np.array(factor) * (3.0 * 2.0**16))[:, None]).astype(np.int64)
+    assert np.array_equal(expected.sums, slopes @ pool.astype(np.int64))
+    half = slopes[:, : settings.answered]
+    assert np.array_equal(expected.answers, half.T @ users.astype(np.int64))
 
 
 @each_precision

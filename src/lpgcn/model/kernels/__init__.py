@@ -7,7 +7,7 @@ alone and among others, by either of them, on any number of threads: tests/model
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,37 @@ BETA2: Final = 0.999
 EPSILON: Final = 1e-8
 ROUNDING: Final = 1.5 * 2.0**12
 """To add this to a number from 0 to 1, and to take it away again, leaves a multiple of 2^-40."""
+
+
+class Lookup(NamedTuple):
+    """Exponentials of whole numbers: how far a number is below the largest, digit by digit.
+
+    The product tables[0][lowest digit] · tables[1][next digit] · …, from the first to the last,
+    rounded to a multiple of 2^-40. There are as many digits as a table is long.
+    """
+
+    largest: float
+    tables: Float64
+
+
+class Pooled(NamedTuple):
+    """The settings of a comparison with a pool."""
+
+    lookup: Lookup
+    weight: float
+    slope: float
+    answered: int
+
+
+class Compared(NamedTuple):
+    """What a comparison with a pool gives."""
+
+    z: Float64
+    f: Float64
+    sums: Int64
+    """Σ_j s_uj pool_j for every user."""
+    answers: Int64
+    """Σ_u s_uj user_u for the first rows of the pool, those that are answered."""
 
 
 class Kernels(Protocol):
@@ -66,14 +97,22 @@ class Kernels(Protocol):
         first column to the last."""
         ...
 
-    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
-        """For every whole product how far it is below the largest, looked up digit by digit: the
-        product of tables[0][lowest digit] · tables[1][next digit] · …, from the first to the last,
-        rounded to a multiple of 2^-40. There are as many digits as a table is long."""
+    def exponentials(self, products: Floats, lookup: Lookup) -> Float64:
+        """Looked up for every whole product, in any number of rows (see `Lookup`)."""
         ...
 
-    def scale(self, rows: Float64, factor: Float64) -> None:
-        """row ← rint(factor_r · row), in place."""
+    def compare(
+        self, users: Floats, pool: Floats, own: Ragged, offsets: Int64, positive: Float64,
+        softmax: Pooled,
+    ) -> Compared:  # fmt: skip
+        """Softmax of users against a pool, as `model.losses.softmax` has it: x of all products,
+        0 where a row of the pool is the user's `own`;
+
+            z_u = weight·Σ_j x_uj      f_p = 1 / (positive_p + z_u)      s_uj = rint(x_uj·factor_u)
+
+        with factor_u = Σ_p f_p · (weight·slope), added from the first to the last; the positives of
+        user u are those from offsets[u] on. All else is exact in any order.
+        """
         ...
 
     def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:

@@ -21,13 +21,16 @@ from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
-    ROUNDING,
     Bits,
+    Compared,
     Float64,
     Floats,
     Int64,
     Integers,
+    Lookup,
+    Pooled,
 )
+from lpgcn.model.kernels.pool import USERS_A_PART, compare, lay_out, look_up
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 
@@ -85,17 +88,39 @@ class Compiled:
         )
         return out
 
-    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
+    def exponentials(self, products: Floats, lookup: Lookup) -> Float64:
         out = np.empty(products.shape)
-        limit = products.dtype.type(largest)
-        self._each_row(
-            lambda first, last: _exponentials(first, last, products, limit, tables, out),
-            *products.shape,
+        limit = products.dtype.type(lookup.largest)
+        bounds = self._threads.even_bounds(len(products), NUMBERS_A_PART // COLUMNS)
+        self._threads.each(
+            lambda first, last: look_up(
+                products[first:last], limit, lookup.tables, out[first:last]
+            ),
+            bounds,
         )
         return out
 
-    def scale(self, rows: Float64, factor: Float64) -> None:
-        self._each_row(lambda first, last: _scale(first, last, rows, factor), *rows.shape)
+    def compare(
+        self, users: Floats, pool: Floats, own: Ragged, offsets: Int64, positive: Float64,
+        softmax: Pooled,
+    ) -> Compared:  # fmt: skip
+        found = Compared(
+            np.empty(len(users)),
+            np.empty(len(positive)),
+            np.empty(users.shape, dtype=np.int64),
+            np.zeros((softmax.answered, users.shape[1]), dtype=np.int64),
+        )
+        laid_out = lay_out(users, pool)
+        parts: list[Int64] = []
+        self._threads.each(
+            lambda first, last: parts.append(
+                compare(first, last, laid_out, own, offsets, positive, softmax, found)
+            ),
+            [*range(0, len(users), USERS_A_PART), len(users)],
+        )
+        for part in parts:
+            found.answers[:] += part
+        return found
 
     def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:
         out = np.empty(rows.shape, np.int64)
@@ -295,43 +320,6 @@ def _tangents(first, last, rows, along, factor, out):
             if not magnitude <= largest:
                 largest = magnitude if magnitude == magnitude else np.inf
     return largest
-
-
-@_compiled
-def _exponentials(first, last, products, largest, tables, out):
-    digits, size = tables.shape
-    if digits == 2:
-        # LLVM looks up several numbers at once only if it knows how many digits there are.
-        low, high, mask, bits = tables[0], tables[1], np.uint32(size - 1), _bits(size)
-        for r in range(first, last):
-            for c in range(products.shape[1]):
-                below = np.uint32(np.int32(largest - products[r, c]))
-                found = low[below & mask] * high[below >> bits]
-                out[r, c] = (found + ROUNDING) - ROUNDING
-        return
-    for r in range(first, last):
-        for c in range(products.shape[1]):
-            below = np.int64(largest - products[r, c])
-            found = 1.0
-            for digit in range(digits):
-                found *= tables[digit, below & (size - 1)]
-                below >>= _bits(size)
-            out[r, c] = (found + ROUNDING) - ROUNDING
-
-
-@_inlined
-def _bits(size):
-    bits = np.uint32(0)
-    while (np.int64(1) << bits) < size:
-        bits += np.uint32(1)
-    return bits
-
-
-@_compiled
-def _scale(first, last, rows, factor):
-    for r in range(first, last):
-        for c in range(rows.shape[1]):
-            rows[r, c] = np.rint(rows[r, c] * factor[r])
 
 
 @_compiled

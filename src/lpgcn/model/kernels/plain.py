@@ -13,10 +13,13 @@ from lpgcn.model.kernels import (
     EPSILON,
     ROUNDING,
     Bits,
+    Compared,
     Float64,
     Floats,
     Int64,
     Integers,
+    Lookup,
+    Pooled,
 )
 from lpgcn.ragged import Ragged
 
@@ -68,20 +71,38 @@ class Plain:
         last: Float64 = np.cumsum(products, axis=1)[:, -1]
         return last
 
-    def exponentials(self, products: Floats, largest: float, tables: Float64) -> Float64:
-        below = (largest - products).astype(np.int64)
-        bits = tables.shape[1].bit_length() - 1
-        found: Float64 = tables[0].take(below & (tables.shape[1] - 1))
-        for table in tables[1:]:
-            below >>= bits
-            found *= table.take(below & (tables.shape[1] - 1))
+    def exponentials(self, products: Floats, lookup: Lookup) -> Float64:
+        below = (lookup.largest - products).astype(np.int64)
+        size = lookup.tables.shape[1]
+        found: Float64 = lookup.tables[0].take(below & (size - 1))
+        for table in lookup.tables[1:]:
+            below >>= size.bit_length() - 1
+            found *= table.take(below & (size - 1))
         found += ROUNDING
         found -= ROUNDING
         return found
 
-    def scale(self, rows: Float64, factor: Float64) -> None:
-        rows *= factor[:, None]
-        np.rint(rows, out=rows)
+    def compare(
+        self, users: Floats, pool: Floats, own: Ragged, offsets: Int64, positive: Float64,
+        softmax: Pooled,
+    ) -> Compared:  # fmt: skip
+        z, f = np.empty(len(users)), np.empty(len(positive))
+        sums = np.empty(users.shape, dtype=np.int64)
+        answers = np.zeros((softmax.answered, users.shape[1]), dtype=np.int64)
+        wide = pool.astype(np.float64)
+        for row, user in enumerate(users):
+            # Not a product of matrices: the threads of a BLAS would spin in every client.
+            x = self.exponentials((pool * user).sum(axis=1), softmax.lookup)
+            x[own[row]] = 0
+            z[row] = softmax.weight * x.sum()
+            its = slice(offsets[row], offsets[row + 1])
+            f[its] = 1 / (positive[its] + z[row])
+            total = np.bincount(np.zeros(len(f[its]), dtype=np.int64), f[its], 1)
+            x *= total * (softmax.weight * softmax.slope)
+            np.rint(x, out=x)
+            sums[row] = (x[:, None] * wide).sum(axis=0)
+            answers += (x[: softmax.answered, None] * user).astype(np.int64)
+        return Compared(z, f, sums, answers)
 
     def tangents(self, rows: Float64, along: Floats, factor: Float64) -> tuple[Int64, float]:
         every = np.arange(len(rows))

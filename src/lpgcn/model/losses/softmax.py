@@ -27,7 +27,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.grid import Grid, GridError
-from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.model.kernels import Float64, Floats, Int64, Kernels, Lookup, Pooled
 from lpgcn.model.losses.exponential import exponential
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.ragged import Ragged
@@ -36,7 +36,8 @@ SLOPES: Final = Grid(16, np.int64)
 """The grid of s, and of sums of s·q."""
 _EXACT: Final = 2.0**53
 _DIGIT_BITS: Final = 13
-_USERS_AT_ONCE: Final = 256
+_USERS_AT_ONCE: Final = 32
+"""By any kernels."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,13 @@ class Softmax:
         return bool((np.einsum("ij,ij->i", wide, wide) <= self._largest**2).all())
 
     @cached_property
-    def _tables(self) -> Float64:
+    def _lookup(self) -> Lookup:
         """e^(−n/(S²τ)) for each digit of n, the first for the lowest."""
         digits = -(-2 * self._largest.bit_length() // _DIGIT_BITS)
         scale = self.radius * self.radius * self.temperature
         numbers = np.arange(1 << _DIGIT_BITS, dtype=np.float64)
-        return exponential(
-            np.stack([numbers * (-(2.0 ** (_DIGIT_BITS * k)) / scale) for k in range(digits)])
-        )
+        powers = [numbers * (-(2.0 ** (_DIGIT_BITS * k)) / scale) for k in range(digits)]
+        return Lookup(float(self._largest**2), exponential(np.stack(powers)))
 
     def gradients(
         self, positives: Ragged, users: Floats, items: Floats, pool: Floats, own: Ragged,
@@ -120,35 +120,21 @@ class Softmax:
         """Of users who share a pool. All vectors are directions; positives are rows of `items`,
         `own` for each user the rows of the pool that are its items; the first `answered` rows of
         the pool are answered."""
-        products = kernels.dots(users, items, positives.rows, positives.values)
-        column = products.astype(self.dtype)[:, None]
-        positive = kernels.exponentials(column, self._largest**2, self._tables)[:, 0]
-        wide, f = pool.astype(np.float64), np.empty(len(positive))
-        z, sums = np.empty(len(users)), np.empty(users.shape, dtype=np.int64)
-        answers = np.zeros((answered, self.dim), dtype=np.int64)
-        for first in range(0, len(users), _USERS_AT_ONCE):
-            some = slice(first, first + _USERS_AT_ONCE)
-            rows, theirs = positives.part(some), own.part(some)
-            x = kernels.exponentials(users[some] @ pool.T, self._largest**2, self._tables)
-            x[theirs.rows, theirs.values] = 0
-            z[some] = self.weight * x.sum(axis=1)
-            entries = slice(positives.offsets[first], positives.offsets[first] + len(rows.values))
-            f[entries] = 1 / (positive[entries] + z[some][rows.rows])
-            total = np.bincount(rows.rows, f[entries], len(x)).astype(np.float64, copy=False)
-            self._check(total * z[some])
-            kernels.scale(x, total * self._slope(self.weight))
-            sums[some] = x @ wide
-            answers += (x[:, :answered].T @ users[some].astype(np.float64)).astype(np.int64)
-        slopes = np.rint(z[positives.rows] * f * self._slope(-1.0)) * SLOPES.unit
-        return PoolGradients(slopes.astype(self.dtype), -np.log(positive * f), sums, answers)
-
-    def _slope(self, number: float) -> float:
-        """number/τ in steps of the slopes."""
-        return number * SLOPES.steps / self.temperature
+        rows, slope = positives.rows, SLOPES.steps / self.temperature
+        products = kernels.dots(users, items, rows, positives.values).astype(self.dtype)
+        positive = kernels.exponentials(products[:, None], self._lookup)[:, 0]
+        settings = Pooled(self._lookup, self.weight, slope, answered)
+        found = kernels.compare(users, pool, own, positives.offsets, positive, settings)
+        slopes = found.z[rows] * found.f * -slope
+        self._check(np.bincount(rows, -slopes, len(users)).astype(np.float64, copy=False))
+        coefficient = (np.rint(slopes) * SLOPES.unit).astype(self.dtype)
+        return PoolGradients(coefficient, -np.log(positive * found.f), found.sums, found.answers)
 
     def _check(self, slopes: Float64) -> None:
-        """All slopes of the pool add up to those of the positives; so no partial sum is larger."""
-        largest = 2 * float(slopes.sum()) * self._slope(self._largest)
+        """The slopes of a user's pool add up to those of its positives, and so many users at a time
+        are added up in float64: no partial sum is larger than that of those who have most."""
+        most = np.sort(slopes)[-_USERS_AT_ONCE:]
+        largest = 2 * float(most.sum()) * self._largest
         if not largest < _EXACT:
             raise GridError(
                 f"the slopes of a pool may add up to {largest * SLOPES.unit / self._largest:.6g}, "
