@@ -34,7 +34,7 @@ BatchSize = Count | Literal["full"]
 MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
 LEAST_TEMPERATURE: Final = 0.075
-"""Below, e^(−2/τ) would be less than half of 2^-40, to whose multiples softmax rounds."""
+"""From about .0704 down, e^(−2/τ) is below half of 2^-40, to whose multiples softmax rounds."""
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
@@ -50,7 +50,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     layers: Annotated[int, Meta(ge=1, le=16, description="Graph convolution layers L.")] = 3
     layer_weights: Annotated[
         tuple[Annotated[float, Meta(ge=0)], ...] | None,
-        Meta(description="α_0 … α_L of the layers in a final vector; all 1/(L+1) if not given."),
+        Meta(description="α_0 … α_L, given L+1 times; all 1/(L+1) if not given."),
     ] = None
     dim: Annotated[int, Meta(ge=1, description="Embedding size d.")] = 64
     lr: Annotated[float, Meta(gt=0, description="Adam's learning rate γ.")] = 1e-3
@@ -77,20 +77,22 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         int, Meta(ge=1, le=MOST_NEGATIVES, description="Negatives in a pool of softmax.")
     ] = 1024
     negative_weight: Annotated[
-        float, Meta(gt=0, description="How many negatives each one of a pool stands for.")
+        float,
+        Meta(gt=0, le=1e9, description="As if a pool were so many times as large."),
     ] = 1.0
     answers: Annotated[
         Count | None,
-        Meta(description="Negatives of a pool that a client answers about; all if not given."),
+        Meta(description="Negatives of a pool that hear of a client; fewer are fewer bytes up."),
     ] = None
     groups: Annotated[
-        int, Meta(ge=1, description="Groups of clients, each with a pool of its own.")
+        int,
+        Meta(ge=1, description="Groups of clients with a pool each, of 2d clients or more."),
     ] = 1
     batch_size: Annotated[
         BatchSize,
-        Meta(description="Training triples a step; full: everybody, in one step an epoch."),
+        Meta(description="Samples a step; full: all of them, in one step an epoch."),
     ] = 2048
-    epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| triples, at most.")] = 1000
+    epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| samples, at most.")] = 1000
     patience: Annotated[
         int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
     ] = 50

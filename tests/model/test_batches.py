@@ -18,15 +18,19 @@ from lpgcn.model.batches import (
     PooledBatch,
     PooledBatches,
     batches_of,
+    group_count,
     groups,
     pool_sizes,
+    smallest_group,
     weighted,
 )
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.losses.softmax import Softmax
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers
 
 SEED = st.integers(0, 2**63 - 1)
-SOFTMAX = Config(loss="softmax", batch_size="full")
+SOFTMAX = Config(dim=8, loss="softmax", batch_size="full")
 
 
 def pooled(
@@ -136,22 +140,51 @@ def test_an_epoch_is_one_step_and_then_over() -> None:
     assert first.group is batches.group
 
 
-@given(n_clients=st.integers(1, 700), wanted=st.integers(1, 40), seed=SEED)
+@given(n_clients=st.integers(1, 700), wanted=st.integers(1, 40), dim=st.integers(1, 99), seed=SEED)
 def test_groups_are_of_about_equal_sizes_and_large_enough(
-    n_clients: int, wanted: int, seed: int
+    n_clients: int, wanted: int, dim: int, seed: int
 ) -> None:
-    config = SOFTMAX.changed(groups=wanted, seed=seed)
-    group = groups(config, n_clients)
+    config = SOFTMAX.changed(groups=wanted, dim=dim, seed=seed)
+    group, smallest = groups(config, n_clients), max(SMALLEST_GROUP, 2 * dim)
     sizes = np.bincount(group)
     assert len(group) == n_clients
     assert sizes.max() - sizes.min() <= 1
-    assert len(sizes) == 1 or sizes.min() >= SMALLEST_GROUP
-    assert len(sizes) == wanted or len(sizes) == max(1, n_clients // SMALLEST_GROUP) < wanted
+    assert len(sizes) == 1 or sizes.min() >= smallest
+    assert len(sizes) == wanted or len(sizes) == max(1, n_clients // smallest) < wanted
+    assert len(sizes) == group_count(config, n_clients)
     assert np.array_equal(groups(config, n_clients), group)
 
 
+def test_groups_of_the_next_term_are_others_whoever_left() -> None:
+    """Or two sums over a group would differ by the one who left, and tell what that one said."""
+    config = SOFTMAX.changed(groups=4, dim=16)
+    before, after = groups(config, 1000)[:999], groups(config, 999, term=1)
+    together = np.array(
+        [[np.count_nonzero((before == a) & (after == b)) for b in range(4)] for a in range(4)]
+    )
+    assert together.max() < 100
+
+
+@pytest.mark.parametrize("n_users", [8, 32])
+def test_a_sum_over_more_than_d_users_has_no_trace_of_their_number(n_users: int) -> None:
+    """In a sum over d users or fewer there are as many dimensions as users, and their directions
+    are short vectors in it; over 2d users all d dimensions are filled, whoever they are."""
+    random, d, size = np.random.default_rng(n_users), 16, 60
+    softmax, kernels = Softmax(0.2, 8.0, "float32", d), Plain()
+    users, items = (
+        softmax.directions(random.standard_normal((count, d)).astype(np.float32), kernels).rows
+        for count in (n_users, size)
+    )
+    positives = Ragged.from_lengths(np.full(n_users, 1), random.integers(0, size, n_users))
+    nothing = Ragged.from_lengths(np.zeros(n_users, dtype=np.int64), positives.values[:0])
+    found = softmax.gradients(positives, users, items, items, nothing, size, kernels)
+    assert np.linalg.matrix_rank(found.answers.astype(np.float64)) == min(n_users, d)
+    smallest = smallest_group(SOFTMAX.changed(dim=d))
+    assert (n_users >= smallest) == (n_users == 32)
+
+
 def test_who_is_with_whom_is_drawn_by_the_seed() -> None:
-    first, second = (groups(SOFTMAX.changed(groups=10, seed=seed), 1000) for seed in (0, 1))
+    first, second = (groups(SOFTMAX.changed(groups=10, dim=16, seed=seed), 1000) for seed in (0, 1))
     # Of 1,000 clients 100 are in the same group twice, by chance.
     assert 50 < (first == second).sum() < 150
     assert 50 < (first == np.sort(first)).sum() < 150

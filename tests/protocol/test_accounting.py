@@ -188,7 +188,7 @@ def test_both_ledgers_are_equal_with_pools_of_negatives(
         seed=data.draw(st.integers(0, 100)),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
+        patch.setattr("lpgcn.model.batches.smallest_group", lambda _: 2)
         both = Both(split_of(lists, 9), config, lambda _: Plan(np.array(owner), "any"))
         for epoch in range(2):
             both.do("step", epoch, 0, 0.01)
@@ -232,7 +232,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str, model: str, loss: str
 ) -> None:
     """With validations, the losses of every epoch, and the test at the end."""
-    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 4)
+    monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 4)
     rows = [f"u{user},i{(user * user + 3 * step) % 25}" for user in range(9) for step in range(12)]
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["user_id,item_id", *sorted(set(rows))]) + "\n")

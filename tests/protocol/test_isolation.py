@@ -70,7 +70,7 @@ def federation(
     split_of: Callable[..., Split],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Any:
-    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 3)
+    monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 3)
     model, suite, base = request.param
     config = base.changed(model=model, suite=suite)
     pairs = [(user, item) for user in range(6) for item in range(9) if (user + item) % 3]

@@ -18,9 +18,7 @@ from lpgcn.data import Split
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
-from lpgcn.protocol.client.newcomer import Lister
 from lpgcn.protocol.server.script import Scope
-from lpgcn.protocol.wire import messages as m
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.planning import planner_for
 
@@ -146,15 +144,8 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
         return Plan(np.array(drawn, dtype=np.int64), "any")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("lpgcn.model.batches.SMALLEST_GROUP", smallest_group)
-        if smallest_group == 1 and split.n_users > 1:
-            # Who refuses to be alone would be right; here the sums are looked at, not the masks.
-            patched.setattr("lpgcn.protocol.client.newcomer.Lister._group_peers", lone_peers)
+        patched.setattr("lpgcn.model.batches.smallest_group", lambda _: smallest_group)
         lossless(federation_of(split, config), federation_of(split, config, any_owners))
-
-
-def lone_peers(lister: Lister, message: m.Placement) -> bytes:
-    return lister._peers(message, message.group_peers) if message.group_peers else b""
 
 
 @both_suites
@@ -187,7 +178,7 @@ def test_as_many_groups_as_items_with_an_answer_each(
     suite: str,
 ) -> None:
     """A table of sums by group has then the shape of one by item."""
-    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
+    monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 2)
     split = split_of([(user, user % 3) for user in range(8)], 8, 4)
     config = POOLED.changed(suite=suite, groups=4, negatives=2, answers=1, virtual_items="0")
     federation = federation_of(split, config)

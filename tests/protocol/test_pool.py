@@ -29,12 +29,11 @@ from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.protocol.server.caller import Caller
-from lpgcn.protocol.server.script import MASK_REACH
 from lpgcn.protocol.transcript import Observation
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import Round
-from lpgcn.protocol.wire.sizes import Sizes
+from lpgcn.protocol.wire.sizes import MASK_REACH, Sizes
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Tables
 
@@ -59,7 +58,7 @@ both_dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of three and four."""
-    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 3)
+    monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 3)
 
 
 @pytest.fixture

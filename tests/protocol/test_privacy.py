@@ -32,12 +32,12 @@ from lpgcn.protocol.client import newcomer
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.phases import PHASES, REQUESTS
-from lpgcn.protocol.server.script import MASK_REACH, mask_peers
+from lpgcn.protocol.server.script import mask_peers
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind
 from lpgcn.protocol.transcript import Observation
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.sizes import NO_WISH
+from lpgcn.protocol.wire.sizes import MASK_REACH, NO_WISH
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.hosts.one_process import profiles
 

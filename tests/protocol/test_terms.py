@@ -92,7 +92,7 @@ def present_rows(tables: Tables, config: Config, members: list[int]) -> Tables:
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpgcn.model.batches.SMALLEST_GROUP", 2)
+    monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 2)
 
 
 # Any history of a federation, and the data centre that follows its log.

@@ -313,7 +313,7 @@ def test_softmax_agrees_with_autograd(
         dtype="float64",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "SMALLEST_GROUP", 1)
+        patch.setattr(batches, "smallest_group", lambda _: 1)
         engine = Centralized(split, config, MACHINE)
     assert engine.steps_per_epoch == 1
     for epoch in range(4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from lpgcn.evaluation import EvaluationError
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
+from lpgcn.runtime.engines.federation import PrivacyWarning
 from lpgcn.runtime.engines.simulated import Simulated
+from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.workers import WorkerError, Workers
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.planning import planner_for
@@ -208,3 +211,20 @@ def test_with_nothing_held_out_every_way_to_run_says_the_same(source: Source) ->
         assert engine.measure("test").n_users > 0
     assert len(messages) == 1
     assert "no user with held-out items" in messages.pop()
+
+
+@pytest.mark.parametrize(("dim", "few"), [(24, True), (20, False)])
+def test_a_crowd_too_small_to_hide_in_is_warned_of(dim: int, few: bool) -> None:
+    """40 clients are 2d for d = 20."""
+    split = some_users(load("demo"), 40, 0)
+    config = Config(
+        model="lightgcn", layers=1, dim=dim, loss="softmax", batch_size="full", negatives=8
+    )
+    engine = Federated(split, config, planner_for(split, config))
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            engine.begin()
+    finally:
+        engine.close()
+    assert [issubclass(one.category, PrivacyWarning) for one in seen] == [True] * few

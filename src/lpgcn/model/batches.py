@@ -18,7 +18,7 @@ from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation
 
 SMALLEST_GROUP: Final = 32
-"""Of clients among whom what each one says is hidden, if there are so many at all."""
+"""Of clients, for any d."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,15 @@ class PooledBatches:
         return np.where(by_lists, np.searchsorted(self._cumulative, drawn, side="right"), drawn)
 
 
-def batches_of(config: Config, total: int, listed: Ragged, n_items: int) -> Batches | PooledBatches:
-    """For members with these lists of places, who have `total` interactions."""
+def batches_of(
+    config: Config, total: int, listed: Ragged, n_items: int, term: int = 0
+) -> Batches | PooledBatches:
+    """For the members of a term, with these lists of places, who have `total` interactions."""
     if config.pooled:
         return PooledBatches(
             config.seed,
             total,
-            groups(config, len(listed)),
+            groups(config, len(listed), term),
             *pool_sizes(config, n_items),
             np.bincount(listed.values, minlength=n_items),
         )
@@ -163,11 +165,26 @@ def weighted(answers: Int64, sizes: tuple[int, int]) -> Float64:
     return answers.astype(np.float64) * (negatives / answered)
 
 
-def groups(config: Config, n_clients: int) -> Int64:
-    """The group of every client, at random, of about equal sizes."""
-    count = max(1, min(config.groups, n_clients // SMALLEST_GROUP))
+def smallest_group(config: Config) -> int:
+    """Among how many clients what each one says is hidden, if there are so many at all.
+
+    Answers are slopes times directions of d numbers. In a sum over d users or fewer, their
+    directions are the shortest vectors of a lattice that the sum gives away.
+    """
+    return max(SMALLEST_GROUP, 2 * config.dim)
+
+
+def group_count(config: Config, n_clients: int) -> int:
+    """As many as are asked for, if each has clients enough."""
+    return max(1, min(config.groups, n_clients // smallest_group(config)))
+
+
+def groups(config: Config, n_clients: int, term: int = 0) -> Int64:
+    """The group of every client, at random, of about equal sizes; other ones in every term, so that
+    two sums never differ by one client alone."""
+    count = group_count(config, n_clients)
     group = np.empty(n_clients, dtype=np.int64)
-    group[permutation(config.seed, Purpose.GROUP, n_clients)] = (
+    group[permutation(config.seed, Purpose.GROUP, n_clients, term)] = (
         np.arange(n_clients) * count // max(1, n_clients)
     )
     return group

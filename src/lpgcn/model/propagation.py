@@ -47,7 +47,7 @@ class Nodes:
 
     @property
     def readout(self) -> tuple[tuple[float, ...], float]:
-        """α_l but for a common factor, and that factor: numbers without one add up exactly."""
+        """α_l but for a common factor, and that factor."""
         if self._layer_weights is None:
             return (1.0,) * (self.layers + 1), 1 / (self.layers + 1)
         return self._layer_weights, 1.0

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -81,12 +81,12 @@ class Softmax:
         """One number of a direction as it travels."""
         return np.dtype("<i2" if self.dtype == "float32" else "<i4")
 
-    @cached_property
+    @property
     def _largest(self) -> int:
         """No direction is longer, rounded as it is."""
         return 1 << (12 if self.dtype == "float32" else 16)
 
-    @cached_property
+    @property
     def radius(self) -> int:
         """S. Rounding makes a vector longer by up to ½√d."""
         return self._largest - math.ceil(math.sqrt(self.dim) / 2)
@@ -104,14 +104,11 @@ class Softmax:
         wide = rows.astype(np.float64)
         return bool((np.einsum("ij,ij->i", wide, wide) <= self._largest**2).all())
 
-    @cached_property
+    @property
     def _lookup(self) -> Lookup:
-        """e^(−n/(S²τ)) for each digit of n, the first for the lowest."""
-        digits = -(-2 * self._largest.bit_length() // _DIGIT_BITS)
+        """e^(−n/(S²τ))."""
         scale = self.radius * self.radius * self.temperature
-        numbers = np.arange(1 << _DIGIT_BITS, dtype=np.float64)
-        powers = [numbers * (-(2.0 ** (_DIGIT_BITS * k)) / scale) for k in range(digits)]
-        return Lookup(float(self._largest**2), exponential(np.stack(powers)))
+        return _lookup(self._largest, scale)
 
     def gradients(
         self, positives: Ragged, users: Floats, items: Floats, pool: Floats, own: Ragged,
@@ -157,6 +154,20 @@ class Softmax:
         )
         grid.check_sums(largest, 1, "the gradient of the loss, last layer")
         return LossGradient(np.arange(len(sums)), numbers, in_samples)
+
+
+@lru_cache(maxsize=2)
+def _lookup(largest: int, scale: float) -> Lookup:
+    """e^(−n/scale) for each digit of n up to 2·largest², the first for the lowest.
+
+    It is read-only and kept: all clients of a host look it up.
+    """
+    digits = -(-2 * largest.bit_length() // _DIGIT_BITS)
+    numbers = np.arange(1 << _DIGIT_BITS, dtype=np.float64)
+    powers = [numbers * (-(2.0 ** (_DIGIT_BITS * k)) / scale) for k in range(digits)]
+    tables = exponential(np.stack(powers))
+    tables.flags.writeable = False
+    return Lookup(float(largest**2), tables)
 
 
 def columns(positives: Ragged, pool: Int64, n_items: int) -> Ragged:

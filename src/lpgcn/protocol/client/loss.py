@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.crypto import SecretKey
-from lpgcn.model.kernels import Floats
+from lpgcn.model.kernels import Floats, Int64
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.protocol.client.owner import Contribution, Owner
 from lpgcn.protocol.client.passing import OwnLoss, Pass
@@ -166,10 +166,14 @@ class LossPart(ABC):
         sealed = self._cut_slots(message.scalars, Kind.SCALARS, slots, "scalars")
         opened = keys.open(sent_in, Kind.SCALARS, keys.pairs, handles, sealed)
         pairs = np.frombuffer(b"".join(opened), dtype=self._sizes.pair)
-        if bool(((wishes.items < 0) & (pairs["count"] > 0)).any()):
-            raise MalformedMessageError("scalars in a slot that nothing was wished for in")
+        if not self._could_be(pairs, wishes.items):
+            raise MalformedMessageError("scalars that no client has about what was wished for")
         senders = np.repeat(np.arange(len(handles)), wishes.slots)
         return finals, Contribution.of(wishes.items, senders, pairs)
+
+    @abstractmethod
+    def _could_be(self, pairs: npt.NDArray[np.void], items: Int64) -> bool:
+        """Whether the loss can give these s and n for owned items, -1 where a slot has none."""
 
     def _from_self(self, now: Pass, row: int) -> tuple[Floats, Contribution]:
         """What this client's own samples say about positives that it owns itself."""

@@ -28,6 +28,7 @@ from lpgcn.crypto import (
     tokens,
 )
 from lpgcn.model.adam import Adam
+from lpgcn.model.batches import group_count
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client.estate import bequeath
 from lpgcn.protocol.client.party import Party
@@ -49,7 +50,13 @@ from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.messages import Header
-from lpgcn.protocol.wire.sizes import ANSWER_KEYS, SHARED_BYTES, Sizes, verification_answer
+from lpgcn.protocol.wire.sizes import (
+    ANSWER_KEYS,
+    MASK_REACH,
+    SHARED_BYTES,
+    Sizes,
+    verification_answer,
+)
 from lpgcn.ragged import Int64
 
 _SHARED: Final = struct.Struct(">32sQ")
@@ -176,7 +183,7 @@ class Lister:
             standing,
             root=self._root(message),
             places=message.places,
-            peers=self._peers(message, message.peers),
+            peers=self._peers(message, "peers", self.standing.members),
             group_peers=self._group_peers(message),
             owned=message.owned,
             neighbour_offsets=reading.pack_numbers(neighbours.offsets),
@@ -197,18 +204,25 @@ class Lister:
 
     def _group_peers(self, message: m.Placement) -> bytes:
         if self.device.about.config.pooled:
-            return self._peers(message, message.group_peers)
+            config, members = self.device.about.config, self.standing.members
+            crowd = members // group_count(config, members)
+            return self._peers(message, "group_peers", crowd)
         reading.check_length(message.group_peers, "group_peers", 0, 0)
         return b""
 
-    def _peers(self, message: m.Placement, field: bytes) -> bytes:
+    def _peers(self, message: m.Placement, name: str, crowd: int) -> bytes:
+        """Of those among whom a number is hidden, at least so many, as many as there are to be."""
         own, members = PrivateKey(self.standing.private).public_bytes, self.standing.members
-        entries = reading.split(field, entry_bytes(members), "peers")
+        entries = reading.split(getattr(message, name), entry_bytes(members), name)
         publics = [proved_key(entry, message.root) for entry in entries]
-        if not publics and members > 1:
-            raise MalformedMessageError("no peers: this client's numbers would not be masked")
+        expected = min(2 * MASK_REACH, crowd - 1)
+        if len(publics) < expected:
+            raise MalformedMessageError(
+                f"field {name} has {len(publics)} peers to mask this client's numbers, expected "
+                f"{expected}"
+            )
         if len({own, *publics}) != len(publics) + 1:
-            raise MalformedMessageError("field peers holds a key twice, or this client's own")
+            raise MalformedMessageError(f"field {name} holds a key twice, or this client's own")
         return b"".join(publics)
 
     def _sender_key(self) -> SecretKey:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn import fixed_point
 from lpgcn.crypto import SecretKey
@@ -168,6 +169,15 @@ class PooledLoss(LossPart):
             nodes.backward_grid,
             nodes.kernels,
         ), []
+
+    def _could_be(self, pairs: npt.NDArray[np.void], items: Int64) -> bool:
+        """Each item once, with a slope of 0 to −1/τ, on the grid."""
+        slopes = pairs["coefficient"] * SLOPES.steps
+        steepest = np.rint(SLOPES.steps / self._config.temperature)
+        counted = np.array_equal(pairs["count"], items >= 0)
+        return counted and bool(
+            ((slopes <= 0) & (slopes >= -steepest) & (slopes == np.rint(slopes))).all()
+        )
 
     def _answers(self, message: m.LossRows, owned: int) -> Int64:
         """For every owned item what all groups together answered about it."""

@@ -131,6 +131,9 @@ class SampledLoss(LossPart):
         parts = (from_neighbours, from_contacts, from_self)
         return owner.loss_gradient(parts, sent, owner.nodes.backward_grid), met
 
+    def _could_be(self, pairs: npt.NDArray[np.void], items: Int64) -> bool:
+        return not bool(((items < 0) & (pairs["count"] > 0)).any())
+
     def _open_negatives(
         self, message: m.LossRows, sent_in: Header, owner: Owner, first: int
     ) -> tuple[Floats, Contribution, list[SecretKey]]:

@@ -38,6 +38,7 @@ from lpgcn.protocol.wire.fields import (
 )
 from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import (
+    MASK_REACH,
     SEALED_KEY_BYTES,
     SEALED_SHARED_BYTES,
     Sizes,
@@ -46,8 +47,6 @@ from lpgcn.protocol.wire.sizes import (
 from lpgcn.ragged import Bits, Int64, Ragged
 
 Fields = Mapping[str, Field]
-MASK_REACH = 3
-"""A client shares masks with the three before and the three after it, in a random circle."""
 
 
 def resuming(numbers: Int64) -> Round:
@@ -120,7 +119,7 @@ class Script:
 
     # Initialisation.
 
-    def verification(self, circle: Int64) -> list[Round]:
+    def verification(self, circle: Int64, term: int = 0) -> list[Round]:
         """PLAN, VERIFY and ANSWERS (Algorithm 3, lines 7–9; Algorithm 2, lines 16–18). Masks are
         shared in a circle of this order, and in one for each group."""
         topology = self._topology
@@ -143,7 +142,7 @@ class Script:
             "root": Stored("root", ROOT_BYTES),
             "own": self.entries(self._own),
             "peers": self.entries(mask_peers(len(circle), [circle])),
-            "group_peers": self.entries(self._group_peers(circle)),
+            "group_peers": self.entries(self._group_peers(circle, term)),
         }
         questions: Fields = {
             "askers": self.entries(
@@ -160,11 +159,11 @@ class Script:
             self._round(Phase.ANSWERS, down, {}),
         ]
 
-    def _group_peers(self, circle: Int64) -> Ragged:
+    def _group_peers(self, circle: Int64, term: int) -> Ragged:
         n = len(circle)
         if not self._config.pooled:
             return Ragged.from_lengths(np.zeros(n, dtype=np.int64), circle[:0])
-        group = groups(self._config, n)[circle]
+        group = groups(self._config, n, term)[circle]
         return mask_peers(n, [circle[group == one] for one in range(int(group.max()) + 1)])
 
     def entries(self, ids: Ragged) -> Rows:

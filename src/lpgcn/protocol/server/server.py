@@ -77,7 +77,7 @@ class Server:
         """Since the loss was last reported, or the term began."""
         listed, n_items = term.topology.listed, term.topology.n_items
         total = interactions or self._count_interactions(len(listed.values))
-        self.batches = batches_of(config, total, listed, n_items)
+        self.batches = batches_of(config, total, listed, n_items, term.number)
 
     @classmethod
     def begin(

@@ -82,7 +82,7 @@ def begin_term(
     caller.take_ledger(topology.is_owner, caller.ledger)
     script = Script(topology, config)
     circle = permutation(topology.seed, Purpose.MASK_CIRCLE, len(members))
-    for one in script.verification(circle):
+    for one in script.verification(circle, number):
         caller.carry_out(one)
     if former is not None:
         _inherit(caller, Inheritance(former, members, topology, script), former.number)

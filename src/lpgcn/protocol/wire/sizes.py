@@ -25,6 +25,8 @@ SEALED_SHARED_BYTES: Final = SHARED_BYTES + SEAL_OVERHEAD
 SEALED_KEY_BYTES: Final = KEY_BYTES + SEAL_OVERHEAD
 ANSWER_KEYS: Final = 2 * KEY_BYTES
 """A verification answer carries K_u and a fresh pairwise key before its bits."""
+MASK_REACH: Final = 3
+"""A client shares masks with the three before and the three after it, in a random circle."""
 HEIRS: Final = 3
 """Clients besides its owner to whom a copy of an item's state is sealed, if there are so many."""
 NO_WISH: Final = 0xFFFFFFFF

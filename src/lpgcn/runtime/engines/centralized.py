@@ -83,7 +83,7 @@ class Centralized:
         self._members = None
         if self._terms and len(self._terms[term].members) < train.n_users:
             self._members = np.array(self._terms[term].members)
-        self.sampler = Sampler(train, config, self._members)
+        self.sampler = Sampler(train, config, self._members, term)
         edges = _only(train, self._members)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         kernels = self._kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ import numpy as np
 from lpgcn.checkpoints import Checkpoints, unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import Evaluation
+from lpgcn.model.batches import smallest_group
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.server.server import Line, Planner, Server
 from lpgcn.ragged import Int64
@@ -18,6 +20,10 @@ from lpgcn.runtime.traffic import TrafficSummary, summarise
 from lpgcn.terms import Term
 
 FIRST: Final = (0, 0)
+
+
+class PrivacyWarning(UserWarning):
+    """What somebody could find out, and how to prevent it."""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +61,7 @@ class Federation:
         return number
 
     def begin(self) -> None:
+        _warn_few(self._config, len(self._members))
         self._server = Server.begin(
             self._config, self._members, self._n_items, self._planner, self._line,
             self._next_stretch(),
@@ -132,3 +139,15 @@ class Federation:
 
 def _term(at: tuple[int, int], members: Int64) -> Term:
     return Term(epoch=at[0], step=at[1], members=tuple(np.asarray(members).tolist()))
+
+
+def _warn_few(config: Config, n_clients: int) -> None:
+    smallest = smallest_group(config)
+    if config.pooled and n_clients < smallest:
+        warnings.warn(
+            f"{n_clients} clients with loss softmax and d = {config.dim}: from sums over fewer "
+            f"than {smallest} the server could work out where single users point; choose loss "
+            "bpr, a smaller --dim, or wait for more clients",
+            PrivacyWarning,
+            stacklevel=2,
+        )

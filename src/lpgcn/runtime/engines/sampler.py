@@ -38,7 +38,9 @@ class Sampler:
     """Draws the batches of some members, or of everybody, and the virtual items that negatives keep
     clear of. Rows are by rank among the members."""
 
-    def __init__(self, train: Interactions, config: Config, members: Int64 | None = None) -> None:
+    def __init__(
+        self, train: Interactions, config: Config, members: Int64 | None = None, term: int = 0
+    ) -> None:
         self._seed, self._n_items = config.seed, train.n_items
         self.members = np.arange(train.n_users) if members is None else members
         self.real = train.by_user if members is None else train.by_user.only(members)
@@ -61,7 +63,9 @@ class Sampler:
         listed = union(self.real, self.virtual, train.n_items)
         self.listed_places = renumbered(listed, places(self.catalogue))
         """What each member lists, real or virtual, by place in the catalogue."""
-        self.batches = batches_of(config, len(self.real.values), self.listed_places, train.n_items)
+        self.batches = batches_of(
+            config, len(self.real.values), self.listed_places, train.n_items, term
+        )
 
     @cached_property
     def item_ids(self) -> Int64:
