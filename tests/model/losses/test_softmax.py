@@ -71,7 +71,7 @@ class Case:
         user_sums = found.users + weighted(lists, at_items.rows, found.coefficient, SLOPES.steps)
         item_sums = weighted(by_item, at_users.rows, found.coefficient[order], SLOPES.steps)
         item_sums[list(self.pool[: self.answered])] += found.answers
-        of = self.softmax.at_nodes
+        of = self.softmax.tangent_gradient
         return (
             of(user_sums, lists.lengths.astype(np.float64), at_users, grid, kernels),
             of(item_sums, by_item.lengths.astype(np.float64), at_items, grid, kernels),
@@ -523,7 +523,7 @@ def test_a_vector_too_short_for_its_gradient_is_refused() -> None:
     softmax, grid = Softmax(0.1, 1.0, "float32", 2), Grid.backward("float32", "full")
     at = softmax.directions(np.array([[1e-20, 1e-20]], dtype=np.float32), Plain())
     with pytest.raises(GridError, match=r"the gradient of the loss, last layer: .* may not add up"):
-        softmax.at_nodes(np.array([[2**40, 0]]), np.ones(1), at, grid, Plain())
+        softmax.tangent_gradient(np.array([[2**40, 0]]), np.ones(1), at, grid, Plain())
 
 
 @each_dtype

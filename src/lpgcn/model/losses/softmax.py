@@ -139,7 +139,7 @@ class Softmax:
                 "temperature, or choose --dtype float32, whose directions are coarser"
             )
 
-    def at_nodes(
+    def tangent_gradient(
         self,
         sums: Int64 | Float64,
         in_samples: Float64,

@@ -6,7 +6,6 @@ it, and what it tells these about them. What a loss does with negatives is in `s
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +22,7 @@ from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.client.user import User
 from lpgcn.protocol.client.wishes import Drawn, Wishes
-from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
@@ -45,21 +44,13 @@ class LossPart(ABC):
 
     # As a user of the batch.
 
+    @abstractmethod
     def draw(self, message: m.Exchange) -> Drawn | None:
-        """The positives of this client's samples; None outside the batch."""
-        if not message.positions:
-            reading.check_length(message.epoch, "epoch", 0, 0)
-            return None
-        positions = reading.numbers(message.positions, "positions", below=1 << 32)
-        if not self._user.n_real:
-            raise UnexpectedMessageError("samples for a client that has no interactions")
-        return self._user.draw(reading.one_number(message.epoch, "epoch"), positions)
+        """The positives of this client in a step; None outside the batch."""
 
+    @abstractmethod
     def wish(self, header: Header, drawn: Drawn) -> bytes:
-        """To each owner the numbers of the positives that it owns, in as many slots as it expects
-        of any client with so many samples."""
-        content = struct.pack(f"<{len(drawn.wishes)}I", *drawn.wishes)
-        return self._to_owners(header, Kind.WISH, drawn, content)
+        """What each owner is asked for."""
 
     def _to_owners(self, header: Header, kind: Kind, drawn: Drawn, content: bytes) -> bytes:
         """The slots of each owner, sealed to it."""
@@ -109,29 +100,16 @@ class LossPart(ABC):
 
     def _scalars(self, header: Header, drawn: Drawn, about: Sequence[bytes]) -> bytes:
         """s and n of each positive, in the slot in which it was wished for."""
-        slots = [bytes(self._sizes.pair.itemsize)] * len(drawn.wishes)
+        slots = [bytes(self._sizes.pair.itemsize)] * sum(drawn.slots)
         for number, slot in zip(drawn.wished, drawn.slot, strict=True):
             slots[slot] = about[number]
         return self._to_owners(header, Kind.SCALARS, drawn, b"".join(slots))
 
     # As an owner of items.
 
+    @abstractmethod
     def open_wishes(self, message: m.Finish, sent: Header, now: Pass) -> Wishes | None:
         """What the batch's neighbours wish for; None for a client that owns nothing."""
-        owner, keys = self._owner, self._keys
-        if owner is None:
-            for name in ("wishing", "slots", "wishes"):
-                reading.check_length(getattr(message, name), name, 0, 0)
-            return None
-        handles = np.empty(0, dtype=np.int64)
-        if message.slots or message.wishing:
-            wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
-            handles = np.flatnonzero(wishing)
-        slots = reading.numbers(message.slots, "slots", below=1 << 31, count=len(handles))
-        sealed = self._cut_slots(message.wishes, Kind.WISH, slots.tolist(), "wishes")
-        opened = keys.open(sent, Kind.WISH, keys.pairs, handles.tolist(), sealed)
-        wishes = reading.numbers(b"".join(opened), "wishes", below=1 << 32)
-        return Wishes(handles, slots, owner.wished_items(handles, slots, wishes))
 
     def seal_finals(
         self, header: Header, now: Pass, places: Sequence[int], finals: Floats

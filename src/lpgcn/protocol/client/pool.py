@@ -50,7 +50,7 @@ class PooledLoss(LossPart):
 
     def draw(self, message: m.Exchange) -> Drawn | None:
         """All of its items, whatever the epoch; None outside of training."""
-        reading.check_length(message.positions, "positions", 0, 0)
+        reading.nothing_in(message, "positions")
         if not message.epoch:
             return None
         reading.one_number(message.epoch, "epoch")
@@ -63,8 +63,7 @@ class PooledLoss(LossPart):
 
     def open_wishes(self, message: m.Finish, sent: Header, now: Pass) -> Wishes | None:
         """In training, everything that each neighbour really has."""
-        for name in ("wishing", "slots", "wishes"):
-            reading.check_length(getattr(message, name), name, 0, 0)
+        reading.nothing_in(message, "wishing", "slots", "wishes")
         if self._owner is None:
             return None
         return Wishes.none() if now.drawn is None else self._owner.every_wish
@@ -82,8 +81,7 @@ class PooledLoss(LossPart):
         drawn, final, keys = now.drawn, now.final_user, self._keys
         if drawn is None or final is None:
             raise UnexpectedMessageError("negatives outside of training")
-        for name in ("negatives", "contacts", "new_contacts"):
-            reading.check_length(getattr(message, name), name, 0, 0)
+        reading.nothing_in(message, "negatives", "contacts", "new_contacts")
         places, pool = self._open_pool(message, header)
         vectors = self._directions(self._positives(message, header, now, drawn))
         at_user = self._softmax.directions(final, self._user.nodes.kernels)
@@ -133,7 +131,7 @@ class PooledLoss(LossPart):
         """∂Loss/∂e_u, which stays with the client."""
         nodes, every = self._user.nodes, Ragged.single(np.arange(len(vectors)))
         sums = nodes.kernels.weighted_sums(every, vectors, found.coefficient, SLOPES.steps)
-        return self._softmax.at_nodes(
+        return self._softmax.tangent_gradient(
             sums + found.users,
             np.array([float(len(vectors))]),
             at_user,
@@ -144,12 +142,10 @@ class PooledLoss(LossPart):
     def item_gradient(
         self, message: m.LossRows, header: Header, now: Pass
     ) -> tuple[LossGradient, list[SecretKey]]:
-        for name in ("negatives", "contacts", "introductions"):
-            reading.check_length(getattr(message, name), name, 0, 0)
+        reading.nothing_in(message, "negatives", "contacts", "introductions")
         owner, wishes, finals = self._owner, now.wishes, now.final_items
         if owner is None or wishes is None or finals is None:
-            for name in ("users", "scalars", "answered", "answers"):
-                reading.check_length(getattr(message, name), name, 0, 0)
+            reading.nothing_in(message, "users", "scalars", "answered", "answers")
             return LossGradient.none(self._config.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
@@ -162,7 +158,7 @@ class PooledLoss(LossPart):
         sums, in_samples = np.zeros(finals.shape), np.zeros(len(finals))
         sums[found.rows], in_samples[found.rows] = found.sums, found.in_samples
         nodes = owner.nodes
-        return self._softmax.at_nodes(
+        return self._softmax.tangent_gradient(
             sums + weighted(self._answers(message, len(finals)), self._pool),
             in_samples,
             self._softmax.directions(finals, nodes.kernels),

@@ -6,6 +6,8 @@ is sealed to the owner with the first sample that they have in common.
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +19,7 @@ from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.protocol.client.loss import LossPart, in_rows
 from lpgcn.protocol.client.owner import Contribution, Owner
 from lpgcn.protocol.client.passing import OwnLoss, Pass
-from lpgcn.protocol.client.wishes import Drawn
+from lpgcn.protocol.client.wishes import Drawn, Wishes
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
@@ -29,6 +31,38 @@ from lpgcn.ragged import Int64
 
 class SampledLoss(LossPart):
     """See `LossPart`."""
+
+    def draw(self, message: m.Exchange) -> Drawn | None:
+        """The positives of this client's samples; None outside the batch."""
+        if not message.positions:
+            reading.nothing_in(message, "epoch")
+            return None
+        positions = reading.numbers(message.positions, "positions", below=1 << 32)
+        if not self._user.n_real:
+            raise UnexpectedMessageError("samples for a client that has no interactions")
+        return self._user.draw(reading.one_number(message.epoch, "epoch"), positions)
+
+    def wish(self, header: Header, drawn: Drawn) -> bytes:
+        """To each owner the numbers of the positives that it owns, in as many slots as it expects
+        of any client with so many samples."""
+        content = struct.pack(f"<{len(drawn.wishes)}I", *drawn.wishes)
+        return self._to_owners(header, Kind.WISH, drawn, content)
+
+    def open_wishes(self, message: m.Finish, sent: Header, now: Pass) -> Wishes | None:
+        """What the batch's neighbours wish for; None for a client that owns nothing."""
+        owner, keys = self._owner, self._keys
+        if owner is None:
+            reading.nothing_in(message, "wishing", "slots", "wishes")
+            return None
+        handles = np.empty(0, dtype=np.int64)
+        if message.slots or message.wishing:
+            wishing = reading.bits(message.wishing, "wishing", len(owner.neighbours))
+            handles = np.flatnonzero(wishing)
+        slots = reading.numbers(message.slots, "slots", below=1 << 31, count=len(handles))
+        sealed = self._cut_slots(message.wishes, Kind.WISH, slots.tolist(), "wishes")
+        opened = keys.open(sent, Kind.WISH, keys.pairs, handles.tolist(), sealed)
+        wishes = reading.numbers(b"".join(opened), "wishes", below=1 << 32)
+        return Wishes(handles, slots, owner.wished_items(handles, slots, wishes))
 
     def reply(self, message: m.Samples, header: Header, now: Pass) -> tuple[m.Gradients, OwnLoss]:
         """What the items' owners are told. Something is sent in every slot, so that traffic does
@@ -114,12 +148,12 @@ class SampledLoss(LossPart):
         self, message: m.LossRows, header: Header, now: Pass
     ) -> tuple[LossGradient, list[SecretKey]]:
         """∂Loss/∂e_i from what the batch sent, and the keys of contacts that are new."""
-        for name in ("answered", "answers"):
-            reading.check_length(getattr(message, name), name, 0, 0)
+        reading.nothing_in(message, "answered", "answers")
         owner, wishes = self._owner, now.wishes
         if owner is None or wishes is None:
-            for name in ("users", "scalars", "negatives", "contacts", "introductions"):
-                reading.check_length(getattr(message, name), name, 0, 0)
+            reading.nothing_in(
+                message, "users", "scalars", "negatives", "contacts", "introductions"
+            )
             return LossGradient.none(self._config.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)

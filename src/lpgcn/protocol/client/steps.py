@@ -33,7 +33,7 @@ from lpgcn.protocol.client.standing import (
     Standing,
 )
 from lpgcn.protocol.client.user import Listing, User
-from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.errors import UnexpectedMessageError
 from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
@@ -99,7 +99,7 @@ class Steps:
     def build(self, message: m.Exchange, header: Header) -> tuple[m.Message, Self]:
         """LightGCN+: what users are built from goes out (Algorithm 7, line 16)."""
         owner = self._as_owner()
-        _nothing_in(message, *_PUSHES, *_USERS, *_SAMPLES)
+        reading.nothing_in(message, *_PUSHES, *_USERS, *_SAMPLES)
         reading.flag(message.wants_user, "wants_user")
         wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
         rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
@@ -111,7 +111,7 @@ class Steps:
     def forward(self, message: m.Exchange, header: Header) -> tuple[m.Message, Self]:
         """Algorithm 4: absorb what the last layer pushed, push the next."""
         if header.layer < self._order.layers - 1:
-            _nothing_in(message, *_SAMPLES)
+            reading.nothing_in(message, *_SAMPLES)
         drawn = self._loss.draw(message)
         pushed = self._order.pushed_before(header)
         if pushed is None or pushed.phase == Phase.BUILD:
@@ -125,9 +125,9 @@ class Steps:
 
     def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
         user, owner = self._user, self._owner
-        _nothing_in(message, *_USERS)
+        reading.nothing_in(message, *_USERS)
         if built_in is None:
-            _nothing_in(message, *_PUSHES)
+            reading.nothing_in(message, *_PUSHES)
             of_user = user.nodes.begin(user.tables["users"].parameter)
         else:
             of_user = user.nodes.build(self._arrived_pushes(self._pass, message, built_in))
@@ -171,7 +171,7 @@ class Steps:
 
     def backward(self, message: m.Exchange, header: Header) -> tuple[m.Message, Self]:
         """Algorithm 6: absorb what the last layer pushed, push the next."""
-        _nothing_in(message, *_SAMPLES)
+        reading.nothing_in(message, *_SAMPLES)
         now, total = self._absorbed_back(message, header)
         reply, self._pass = self._push(message, header, now)
         self._loss_total += total
@@ -218,7 +218,7 @@ class Steps:
     def update_built(self, message: m.Update, header: Header) -> tuple[m.Message, Self]:
         """LightGCN+ (Algorithm 7, line 16): Adam for W_i, at the owner of the item."""
         owner, (rate, batch_size) = self._as_owner(), _for_adam(message)
-        _nothing_in(message, *_PUSHES)
+        reading.nothing_in(message, *_PUSHES)
         arrived = self._arrived_users(self._pass, message, self._pushed_before(header))
         assert arrived is not None
         gradient = gradient_of_building(owner.nodes, arrived, batch_size)
@@ -249,7 +249,7 @@ class Steps:
         """The vectors of an owner's neighbours, and in the last row that of its own user."""
         if self._owner is None:
             if message.users or message.users_present:
-                _nothing_in(message, *_USERS)
+                reading.nothing_in(message, *_USERS)
             return None
         keys, count = self._keys, len(self._owner.neighbours)
         which = _present(message.users_present, "users_present", count)
@@ -276,7 +276,7 @@ class Steps:
         wants_user = reading.flag(message.wants_user, "wants_user")
         pushes, own_row = b"", self._nothing
         if self._owner is None:
-            _nothing_in(message, "wanted")
+            reading.nothing_in(message, "wanted")
         elif now.of_items is not None:
             wanted = reading.bits(message.wanted, "wanted", self._owner.n_pushes)
             items = now.of_items
@@ -323,10 +323,3 @@ def _for_adam(message: m.Update) -> tuple[float, int]:
 def _present(field: bytes, name: str, count: int) -> Sequence[int]:
     """The numbers of the rows that are there."""
     return np.flatnonzero(reading.bits(field, name, count)).tolist() if field else range(count)
-
-
-def _nothing_in(message: object, *names: str) -> None:
-    """Fields that must be empty here."""
-    for name in names:
-        if length := len(getattr(message, name)):
-            raise MalformedMessageError(f"field {name} has {length} bytes, expected none here")

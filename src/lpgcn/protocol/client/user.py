@@ -151,7 +151,7 @@ class User:
             wished=wished,
             slot=[begins[where[number][0]] + where[number][1] for number in wished],
             slots=self._asked_counts,
-            wishes=[0] * begins[-1],
+            wishes=[],
         )
 
 

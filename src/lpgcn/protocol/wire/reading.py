@@ -86,6 +86,13 @@ def check_length(field: bytes, name: str, count: int, width: int) -> None:
         )
 
 
+def nothing_in(message: object, *names: str) -> None:
+    """Fields that must be empty here."""
+    for name in names:
+        if length := len(getattr(message, name)):
+            raise MalformedMessageError(f"field {name} has {length} bytes, expected none here")
+
+
 def split(field: bytes, width: int, name: str, *, count: int | None = None) -> list[bytes]:
     """A field of parts of `width` bytes, of so many or of any number; of none, if they have no
     width."""

@@ -95,7 +95,11 @@ def _of_pools(
         by_item, at_users.rows, coefficient[sampler.by_item], SLOPES.steps
     ) + weighted(answers, pool_sizes(config, len(answers)))
     return AtNodes(
-        softmax.at_nodes(user_sums, by_user.lengths.astype(np.float64), at_users, grid, kernels),
-        softmax.at_nodes(item_sums, by_item.lengths.astype(np.float64), at_items, grid, kernels),
+        softmax.tangent_gradient(
+            user_sums, by_user.lengths.astype(np.float64), at_users, grid, kernels
+        ),
+        softmax.tangent_gradient(
+            item_sums, by_item.lengths.astype(np.float64), at_items, grid, kernels
+        ),
         total,
     )
