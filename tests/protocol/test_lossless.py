@@ -75,6 +75,16 @@ def graphs(draw: st.DrawFn) -> tuple[Pairs, int, int, Pairs]:
     return sorted(train), n_users, n_items, sorted(heldout)
 
 
+def any_plan(owners: random.Random) -> Planner:
+    """Every item with an owner at random."""
+
+    def plan(graph: TokenGraph) -> Plan:
+        drawn = [owners.randrange(graph.n_clients) for _ in range(graph.n_tokens)]
+        return Plan(np.array(drawn, dtype=np.int64), "any")
+
+    return plan
+
+
 @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     graph=graphs(),
@@ -100,12 +110,7 @@ def test_any_federation_gives_the_bits_of_the_centralised_model(
 ) -> None:
     """With the paper's plan, and with any: what holds for arbitrary owners holds for planners."""
     split, config = split_of(*graph), TINY.changed(**settings)
-
-    def any_owners(graph: TokenGraph) -> Plan:
-        drawn = [owners.randrange(graph.n_clients) for _ in range(graph.n_tokens)]
-        return Plan(np.array(drawn, dtype=np.int64), "any")
-
-    lossless(federation_of(split, config), federation_of(split, config, any_owners))
+    lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))
 
 
 @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -138,14 +143,9 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
     """Pools with the users' own items in them, of all items there are, and of a single one. A group
     of one has nobody to hide among, and is no group outside of this test."""
     split, config = split_of(*graph), POOLED.changed(**settings)
-
-    def any_owners(graph: TokenGraph) -> Plan:
-        drawn = [owners.randrange(graph.n_clients) for _ in range(graph.n_tokens)]
-        return Plan(np.array(drawn, dtype=np.int64), "any")
-
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("lpgcn.model.batches.smallest_group", lambda _: smallest_group)
-        lossless(federation_of(split, config), federation_of(split, config, any_owners))
+        lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))
 
 
 @both_suites

@@ -89,8 +89,8 @@ Draw = Batch | PooledBatch
 
 @dataclass(frozen=True)
 class PooledBatches:
-    """A step an epoch. A pool tells nothing about anybody: it is drawn from what the server sees,
-    how many clients list a place."""
+    """A step an epoch. A pool is drawn from what the server sees, how many clients list a place,
+    and tells no more than that."""
 
     seed: int
     total: int

@@ -88,7 +88,7 @@ class Suite:
             keys < {Key.CLEAR, Key.GROUP, Key.SENDER}
             and len(keys) == 1
             and self.keys[Kind.PUSH] in (Key.CLEAR, Key.PAIRWISE if sums else Key.CLEAR)
-            and all(self.keys[kind] in (Key.CLEAR, Key.GROUP) for kind in _TO_MANY)
+            and all(self.keys[kind] in (Key.CLEAR, Key.GROUP) for kind in TO_MANY)
             and all(self.keys[kind] in (Key.CLEAR, Key.PAIRWISE) for kind in _BETWEEN_PAIRS)
         )
         if not possible:
@@ -105,7 +105,8 @@ class Suite:
         return self.keys[kind] is not Key.CLEAR
 
 
-_TO_MANY: Final = (Kind.ITEM_FINAL, Kind.POOL)
+TO_MANY: Final = (Kind.ITEM_FINAL, Kind.POOL)
+"""Rows about one item for everybody who needs them, under the one key that all have."""
 _BETWEEN_PAIRS: Final = (Kind.WISH, Kind.GRANT, Kind.SCALARS, Kind.NEGATIVE)
 
 SUITES: Final[Mapping[SuiteName, Suite]] = {

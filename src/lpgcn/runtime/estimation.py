@@ -5,7 +5,7 @@ so a few are drawn as the training would draw them, and stand for all. With N st
 and one test, and E epochs,
 
     training = initialisation + N·step + (V + 1)·measurement + upkeep
-    upkeep = E·SUM_LOSS + V·(KEEP + CHECKPOINT) + GO_BACK
+    upkeep = E·SUM_LOSS + V·(KEEP + CHECKPOINT) + GO_BACK, V·SUM_LOSS if an epoch is one step
     seconds = rounds·latency + Σ_rounds (max_u down_u + max_u up_u)·8 / bandwidth
 
 if no early stopping ends it, every validation is the best so far, and a checkpoint is written at

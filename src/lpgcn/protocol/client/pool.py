@@ -83,7 +83,7 @@ class PooledLoss(LossPart):
             raise UnexpectedMessageError("negatives outside of training")
         reading.nothing_in(message, "negatives", "contacts", "new_contacts")
         places, pool = self._open_pool(message, header)
-        vectors = self._directions(self._positives(message, header, now, drawn))
+        vectors = self._vectors(self._positives(message, header, now, drawn))
         at_user = self._softmax.directions(final, self._user.nodes.kernels)
         found = self._softmax.gradients(
             Ragged.single(np.arange(drawn.count)),
@@ -116,11 +116,11 @@ class PooledLoss(LossPart):
         rows = reading.split(message.negative_rows, width, "negative_rows", count=count)
         sent = Header(header.pass_number, Phase.FINAL)
         opened = self._keys.open_finals(sent, places.tolist(), rows, Kind.POOL)
-        return places, self._directions(opened)
+        return places, self._vectors(opened)
 
-    def _directions(self, rows: list[bytes]) -> Floats:
+    def _vectors(self, rows: Sequence[bytes]) -> Floats:
         """What others showed; a direction that is too long would not add up exactly."""
-        vectors = self._vectors(rows)
+        vectors = super()._vectors(rows)
         if not self._softmax.are_directions(vectors):
             raise MalformedMessageError("a direction that is longer than directions are")
         return vectors
@@ -149,8 +149,6 @@ class PooledLoss(LossPart):
             return LossGradient.none(self._config.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
-        if not self._softmax.are_directions(neighbours):
-            raise MalformedMessageError("a direction that is longer than directions are")
         own, from_self = self._from_self(now, len(neighbours))
         found = owner.loss_gradient(
             (from_neighbours, from_self), np.concatenate((neighbours, own)), SLOPES

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey, seal
 from lpgcn.protocol.client.standing import Standing
-from lpgcn.protocol.suite import Kind, Suite
+from lpgcn.protocol.suite import TO_MANY, Kind, Suite
 from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire.messages import Header
 
@@ -125,9 +125,7 @@ class Keys:
         """`header` is that of the phase in which it was sealed; see `Channels.open`."""
         opening = self._protecting(kind, keys)
         opened = opening.open(self.context(header, kind), which, sealed, indices, more=more)
-        self.note(
-            kind, indices if indices and kind in (Kind.ITEM_FINAL, Kind.POOL) else which, opened
-        )
+        self.note(kind, indices if indices and kind in TO_MANY else which, opened)
         return opened
 
     def seal_finals(

@@ -51,7 +51,7 @@ class Sizes:
     """s_ui and n_ui, in the precision of the vectors that s_ui multiplies."""
     dim: int
     pool: tuple[int, int] = (0, 0)
-    """Negatives that a client gets, and those that it answers about."""
+    """Negatives that a client gets at most, and those that it answers about."""
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
