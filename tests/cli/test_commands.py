@@ -187,7 +187,7 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["train", "dmo"], "DataError", "Did you mean 'demo'"),
         (["train"], "UsageError", "DATASET"),
         (["train", "demo", "--format", "csv"], "SourceError", "--train"),
-        (["train", "demo", "--split-seed", "1"], "DataError", "split seed 1 for 'demo'"),
+        (["train", "demo", "--split-seed", "1"], "DataError", "of a split for 'demo'"),
         (["train", "demo", "--split-seed", "-1"], "SourceError", "split_seed is -1"),
         (["train", "demo", "--resume"], "UsageError", "--resume needs --out"),
         (["train", "demo", "--resume", "--out", "nowhere"], "RunFolderError", "has no run"),

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpgcn.data import DataError, DataWarning, Interactions, Split, ratio_split, read_split
+from lpgcn.data import (
+    Columns,
+    DataError,
+    DataWarning,
+    Interactions,
+    Split,
+    Splitting,
+    ratio_split,
+    read_split,
+)
 
 PAIRS = st.sets(st.tuples(st.integers(0, 8), st.integers(0, 30)), min_size=1, max_size=80)
 
@@ -40,9 +49,9 @@ def test_one_file_is_split_whatever_its_order_and_format(
 ) -> None:
     ordered = sorted(pairs)
     shuffled = random.Random(seed).sample(ordered, len(ordered))
-    split = read_split(write_csv(folder / "a.csv", ordered), seed=seed)
+    split = read_split(write_csv(folder / "a.csv", ordered), splitting=Splitting(seed=seed))
     (folder / "b.txt").write_text("\n".join(f"{user} {item}" for user, item in shuffled))
-    again = read_split(folder / "b.txt", seed=seed)
+    again = read_split(folder / "b.txt", splitting=Splitting(seed=seed))
     assert split.fingerprint == again.fingerprint
     assert (split.name, again.name) == ("a", "b")
     parts = [external(split, part) for part in split.parts.values()]
@@ -136,13 +145,6 @@ def test_duplicates_are_counted_and_merged(
         ),
         (("0 1\n1 2\n", "0 3\n", "0 4\n1 2\n"), r"test\.txt: pairs in both train and test: 1;"),
         (("0 1\n1 2\n", "0 3\n", "0 4\n0 3\n"), "pairs in both valid and test: 1;"),
-        (
-            ("0 1\n1 2\n", "0 3\n5 3\n", "6 4\n0 4\n"),
-            r"valid\.txt, line 2: user 5 has no training items \(2 such users in all\); "
-            r"give each at least one interaction in .*train\.txt, or remove",
-        ),
-        (("0 1\n1 2\n", "0 3\n", "0 5\n6 4\n"), r"test\.txt, line 2: user 6 has no training items"),
-        (("0 1\n1\n2 3\n", "0 3\n", "1 4\n"), r"train\.txt, line 2: user 1 has no training items"),
         (("0 1\n", "", "0 4\n"), r"valid\.txt: the file is empty"),
     ],
 )
@@ -167,6 +169,106 @@ def test_a_user_alone_on_a_line_of_a_held_out_file_is_nothing(tmp_path: Path) ->
     assert external(split, split.test) == {(0, 2)}
 
 
-def test_a_ratio_is_checked_before_anything_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "message", "users", "sizes"),
+    [
+        (
+            ("0 1\n1 2\n", "0 3\n5 3\n", "6 4\n0 4\n"),
+            r"train\.txt: 2 users have no training items and are left out, the first is user 5;",
+            [0, 1],
+            [2, 1, 1],
+        ),
+        (("0 1\n1 2\n", "0 3\n", "0 5\n6 4\n"), "1 users .* is user 6;", [0, 1], [2, 1, 1]),
+        (("0 1\n1\n2 3\n", "0 3\n", "1 4\n"), "1 users .* is user 1;", [0, 2], [2, 1, 0]),
+        (("0 1\n7\n2 3\n", "0 3\n", "2 4\n"), "1 users .* is user 7;", [0, 2], [2, 1, 1]),
+    ],
+)
+def test_users_without_training_items_are_left_out_and_counted(
+    tmp_path: Path, files: tuple[str, ...], message: str, users: list[int], sizes: list[int]
+) -> None:
+    paths = [tmp_path / f"{name}.txt" for name in ("train", "valid", "test")]
+    for path, text in zip(paths, files, strict=True):
+        path.write_text(text)
+    with pytest.warns(DataWarning, match=message):
+        split = read_split(*paths)
+    assert list(split.user_ids) == users
+    assert [len(part) for part in split.parts.values()] == sizes
+    assert split.train.user_degrees.min() > 0
+
+
+@given(PAIRS, st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.3]))
+def test_validation_is_taken_out_of_train_where_there_is_only_a_test_part(
+    folder: Path, pairs: set[tuple[int, int]], seed: int, share: float
+) -> None:
+    train = write_csv(folder / "train.csv", sorted(pairs))
+    test = write_csv(folder / "test.csv", [(user, 99) for user in {u for u, _ in pairs}])
+    splitting = Splitting(valid_ratio=share, seed=seed)
+    split = read_split(train, test=test, splitting=splitting)
+    assert external(split, split.train) | external(split, split.valid) == pairs
+    assert len(split.train) + len(split.valid) == len(pairs)
+    for user, degree in enumerate(split.train.user_degrees + split.valid.user_degrees):
+        assert split.valid.user_degrees[user] == min(int(share * degree + 0.5), degree - 1)
+    assert external(split, split.test) == {(user, 99) for user, _ in pairs}
+
+
+def test_parts_are_not_split_again(tmp_path: Path) -> None:
+    train = write_csv(tmp_path / "train.csv", [(0, 1), (1, 1)])
+    test = write_csv(tmp_path / "test.csv", [(0, 2)])
+    for splitting in (Splitting("leave-one-out"), Splitting(k_core=2)):
+        with pytest.raises(DataError, match="ready-made parts were given"):
+            read_split(train, test=test, splitting=splitting)
+
+
+@given(PAIRS, st.integers(1, 5))
+def test_a_k_core_is_what_remains(folder: Path, pairs: set[tuple[int, int]], k: int) -> None:
+    path = write_csv(folder / "core.csv", sorted(pairs))
+    left = set(pairs)
+    while weak := {
+        (user, item)
+        for user, item in left
+        if sum(u == user for u, _ in left) < k or sum(i == item for _, i in left) < k
+    }:
+        left -= weak
+    if not left:
+        with pytest.raises(DataError, match=f"have {k} interactions or more"):
+            read_split(path, splitting=Splitting(k_core=k))
+        return
+    split = read_split(path, splitting=Splitting(k_core=k))
+    parts = [external(split, part) for part in split.parts.values()]
+    assert set().union(*parts) == left
+    assert list(split.user_ids) == sorted({user for user, _ in left})
+    assert list(split.item_ids) == sorted({item for _, item in left})
+
+
+def test_a_split_by_time_leaves_out_who_came_later(tmp_path: Path) -> None:
+    path = tmp_path / "timed.csv"
+    dates = [f"2026-01-{day:02d}" for day in range(1, 11)]
+    rows = [f"{'new' if day > 9 else 'old'},{day},{date}" for day, date in enumerate(dates, 1)]
+    path.write_text("\n".join(["user_id,item_id,when", *rows]))
+    columns = Columns(time="when")
+    with pytest.warns(DataWarning, match="1 users have no training items .* 'new'"):
+        split = read_split(path, columns=columns, splitting=Splitting("temporal"))
+    assert list(split.user_ids) == ["old"]
+    assert [len(part) for part in split.parts.values()] == [8, 1, 0]
+    with pytest.raises(DataError, match="needs the time of every interaction"):
+        read_split(path, splitting=Splitting("temporal"))
+    last = read_split(path, columns=columns, splitting=Splitting("leave-one-out"))
+    assert external(last, last.test) == {("old", 9)}
+    assert external(last, last.valid) == {("old", 8)}
+
+
+def test_a_pair_that_comes_again_is_of_its_first_time(tmp_path: Path) -> None:
+    path = tmp_path / "again.csv"
+    path.write_text("user_id,item_id,t\n0,1,5\n0,2,3\n0,3,4\n0,1,1\n")
+    with pytest.warns(DataWarning, match="duplicates"):
+        split = read_split(path, columns=Columns(time="t"), splitting=Splitting("leave-one-out"))
+    assert external(split, split.test) == {(0, 3)}
+
+
+def test_a_ratio_is_checked_before_anything_is_read() -> None:
     with pytest.raises(DataError, match="add up to 1"):
-        read_split(tmp_path / "missing.csv", ratio=(0.5, 0.1, 0.1))
+        Splitting(ratio=(0.5, 0.1, 0.1))
+    with pytest.raises(DataError, match=r"share 1\.0 of the training part"):
+        Splitting(valid_ratio=1.0)
+    with pytest.raises(DataError, match="k-core of 0"):
+        Splitting(k_core=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpgcn.data import DataError, describe, load, names
+from lpgcn.data import DataError, Splitting, describe, load, names
 
 
 def test_names_and_descriptions() -> None:
@@ -56,13 +56,15 @@ def test_the_seed_of_the_split_is_for_data_that_is_split_here(tmp_path: Path) ->
     (tmp_path / "ml-100k").mkdir()
     lines = (f"{user}\t{item}\t5\t0" for user in range(20) for item in range(10))
     (tmp_path / "ml-100k" / "u.data").write_text("\n".join(lines))
-    splits = [load("ml-100k", tmp_path, seed=seed) for seed in (0, 1, 2)]
+    splits = [load("ml-100k", tmp_path, splitting=Splitting(seed=seed)) for seed in (0, 1, 2)]
     assert len({split.fingerprint for split in splits}) == 3
     assert len({tuple(map(len, split.parts.values())) for split in splits}) == 1
     assert load("ml-100k", tmp_path).fingerprint == splits[0].fingerprint
     for name in set(names()) - {"ml-100k"}:
-        with pytest.raises(DataError, match=rf"split seed 7 for '{name}'.* ready-made.*ml-100k"):
-            load(name, tmp_path, seed=7)
+        with pytest.raises(DataError, match=rf"of a split for '{name}'.* ready-made.*ml-100k"):
+            load(name, tmp_path, splitting=Splitting(seed=7))
+    by_time = load("ml-100k", tmp_path, splitting=Splitting("leave-one-out"))
+    assert [len(part) for part in by_time.parts.values()] == [160, 20, 20]
 
 
 @pytest.mark.parametrize(

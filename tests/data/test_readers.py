@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lpgcn.data import Columns, DataError
+from lpgcn.data import Columns, DataError, DataWarning
 from lpgcn.data.readers import read
 from lpgcn.data.rows import Rows
 
@@ -140,8 +142,8 @@ def test_only_ratings_from_the_minimum_on_count(
     [
         ("a.txt", "", r"a\.txt: the file is empty"),
         ("a.csv", " \n\n", r"a\.csv: the file is empty"),
-        ("a.txt", "0\n1\n", r"a\.txt: the file has no interactions"),
-        ("a.csv", "user_id,item_id\n", r"a\.csv: the file has no interactions"),
+        ("a.txt", "0\n1\n", r"a\.txt: there are no interactions"),
+        ("a.csv", "user_id,item_id\n", r"a\.csv: there are no interactions"),
         ("a.txt", "0 1\n1 2 x3 4\n", r"a\.txt, line 2: found 'x3'; expected `user item item …`"),
         ("a.txt", "0 1\n\n1 -2\n", r"line 3: found '-2'; .* whole numbers from 0 up; mend"),
         ("a.txt", "0 1.5\n", r"line 1: found '1\.5'"),
@@ -201,3 +203,102 @@ def test_other_ways_to_fail(tmp_path: Path) -> None:
     assert pairs_of(read(path, Columns(), "lightgcn")) == [("0", "1")]
     with pytest.raises(DataError, match="no ratings"):
         read(path, Columns(minimum_rating=4), "lightgcn")
+
+
+TRIPLES = "1\t51\t13883\n1\t52\t11690\n2\t51\t228\n"
+"""lastfm's user_artists without its header: user, artist, count."""
+
+
+def test_counts_are_not_read_as_items(tmp_path: Path) -> None:
+    path = tmp_path / "lastfm.txt"
+    path.write_text(TRIPLES)
+    with pytest.raises(
+        DataError, match=r"every line has 3 numbers, and users such as 1 .*--columns"
+    ):
+        read(path, Columns())
+    assert pairs_of(read(path, Columns(positions=(1, 2)))) == spelt([(1, 51), (1, 52), (2, 51)])
+    least = Columns(positions=(1, 2, 3), minimum_rating=1000)
+    assert pairs_of(read(path, least)) == spelt([(1, 51), (1, 52)])
+    assert len(read(path, Columns(), "lightgcn").lines) == 6
+    path.write_text("1 51 13883\n2 52 11690\n")
+    with pytest.warns(DataWarning, match="every line has 3 numbers; it is read as a user and 2"):
+        assert len(read(path, Columns()).lines) == 4
+
+
+@pytest.mark.parametrize("text", ["1 2\n1 3\n", "1 2 3\n", "1 2 3\n2 4\n", "1 2 3\n2 4 5\n7\n"])
+def test_lists_of_items_are_still_read_without_a_word(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(tmp_path / "a.txt", Columns())
+
+
+@settings(max_examples=25)
+@given(pairs=NUMBER_PAIRS)
+@pytest.mark.parametrize(
+    ("name", "between"),
+    [
+        ("a.txt", " "), ("a.txt", "\t"), ("ratings.dat", "::"), ("a.dat", ";"), ("a.csv", ","),
+        ("a.tsv", "\t"), ("a.data", "|"), ("a.csv.gz", ","), ("a.TXT.GZ", "\t"),
+    ],
+)  # fmt: skip
+def test_files_without_a_header(folder: Path, name: str, between: str, pairs: list[Pair]) -> None:
+    text = "".join(f"{item}{between}4{between}{user}{between}9\n" for user, item in pairs)
+    data = gzip.compress(text.encode()) if name.lower().endswith("gz") else text.encode()
+    (folder / name).write_bytes(data)
+    rows = read(folder / name, Columns(positions=(3, 1, 2, 4), minimum_rating=4))
+    assert pairs_of(rows) == spelt(pairs)
+    assert rows.times is not None and rows.times.tolist() == [9.0] * len(pairs)
+    with pytest.raises(DataError, match="no interactions rated 5 or more"):
+        read(folder / name, Columns(positions=(3, 1, 2), minimum_rating=5))
+
+
+@settings(max_examples=25)
+@given(pairs=NUMBER_PAIRS)
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("a.txt", lightgcn), ("u.data", movielens), ("a.inter", recbole)],
+)
+def test_compressed_files(
+    folder: Path, name: str, write: Callable[[list[Pair]], str], pairs: list[Pair]
+) -> None:
+    path = folder / f"{name}.gz"
+    path.write_bytes(gzip.compress(write(pairs).encode()))
+    assert pairs_of(read(path, Columns())) == spelt(pairs)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(DataError, match="the compressed file is damaged"):
+        read(path, Columns())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "message"),
+    [
+        ("a.csv", "1,2\n", Columns(positions=(1, 3)), "found 2 fields, expected a column 3"),
+        ("a.csv", "1,2\n", Columns(positions=(1, 2), minimum_rating=1), "not which column has"),
+        ("a.csv", "u,i\n1,2\n3,4\n", Columns(positions=(1, 2)), "'u', 'i' above .*a header"),
+        ("a.inter", "1\t2\n", Columns(positions=(1, 2)), "the format recbole, whose columns are"),
+        ("a.csv", "1,2,x\n", Columns(positions=(1, 2, 0, 3)), "column '3' has 'x'; expected a n"),
+        ("a.csv", "1,2,x\n", Columns(positions=(1, 2, 3), minimum_rating=1), "'3' has 'x'; expec"),
+        ("a.csv", "user_id,item_id\n1,2\n", Columns(time="t"), "unknown column 't'"),
+        ("a.txt", "1 2\n", Columns(time="t"), "no times"),
+    ],
+)
+def test_positions_that_do_not_fit(
+    tmp_path: Path, name: str, text: str, columns: Columns, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / name, columns)
+
+
+@pytest.mark.parametrize("positions", [(1,), (0, 1), (1, 1), (1, 2, 2), (1, 2, 3, 4, 5), (-1, 2)])
+def test_positions_that_make_no_sense(positions: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="are not usable"):
+        Columns(positions=positions)
+
+
+def test_times_are_numbers_or_dates(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("user_id,item_id,t\n1,2,1.5\n1,3,1970-01-02\n1,4,1970-01-01T01:00:00+01:00\n")
+    times = read(path, Columns(time="t")).times
+    assert times is not None and times.tolist() == [1.5, 86400.0, 0.0]

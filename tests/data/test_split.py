@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.data import DataError, Ids, Interactions, Split, ratio_split
+from lpgcn.data.splitting import leave_one_out, temporal_split
 from lpgcn.random import Purpose, words
 
 PAIRS = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 30)), min_size=1, max_size=120)
@@ -57,6 +58,50 @@ def test_the_held_out_item_is_uniform() -> None:
     whole = Interactions.from_pairs([0] * 5, range(5), 1, 5)
     chosen = [int(ratio_split(whole, (0.8, 0, 0.2), seed)[2].items[0]) for seed in range(2000)]
     assert np.abs(np.bincount(chosen, minlength=5) - 400).max() < 90
+
+
+@given(PAIRS, st.integers(0, 2**63), st.data())
+def test_the_last_item_of_every_user_is_left_out(
+    pairs: set[tuple[int, int]], seed: int, data: st.DataObject
+) -> None:
+    whole = interactions_of(pairs)
+    drawn = st.lists(st.integers(0, 9), min_size=len(whole), max_size=len(whole))
+    times = np.array(data.draw(drawn), dtype=np.float64)
+    train, valid, test = leave_one_out(whole, times, seed)
+    everything = np.concatenate((train.keys, valid.keys, test.keys))
+    assert np.array_equal(np.sort(everything), whole.keys)
+    time_of = dict(zip(whole.keys.tolist(), times.tolist(), strict=True))
+    for user, degree in enumerate(whole.user_degrees.tolist()):
+        sizes = [part.user_degrees[user] for part in (train, valid, test)]
+        assert sizes == [max(degree - 2, min(degree, 1)), int(degree > 2), int(degree > 1)]
+        parts = [[time_of[user * 31 + i] for i in p.items_of(user)] for p in (train, valid, test)]
+        for earlier, later in ((0, 1), (1, 2), (0, 2)):
+            assert max(parts[earlier], default=-1) <= min(parts[later], default=10)
+    without = leave_one_out(whole, None, seed)
+    same = leave_one_out(whole, np.zeros(len(whole)), seed)
+    for one, other in zip(without, same, strict=True):
+        assert np.array_equal(one.keys, other.keys)
+
+
+@given(PAIRS, RATIOS, st.data())
+def test_one_date_for_everybody(
+    pairs: set[tuple[int, int]], shares: tuple[int, int, int], data: st.DataObject
+) -> None:
+    whole = interactions_of(pairs)
+    drawn = st.lists(st.integers(0, 9), min_size=len(whole), max_size=len(whole))
+    times = np.array(data.draw(drawn), dtype=np.float64)
+    ratio = (shares[0] / sum(shares), shares[1] / sum(shares), shares[2] / sum(shares))
+    parts = temporal_split(whole, times, ratio)
+    assert np.array_equal(np.sort(np.concatenate([p.keys for p in parts])), whole.keys)
+    time_of = dict(zip(whole.keys.tolist(), times.tolist(), strict=True))
+    of_part = [[time_of[key] for key in part.keys.tolist()] for part in parts]
+    for earlier, later in ((0, 1), (1, 2), (0, 2)):
+        assert max(of_part[earlier], default=-1) < min(of_part[later], default=10)
+    # So many as asked for, and those of the same date as the last of them.
+    for count, share in ((len(of_part[0]), ratio[0]), (sum(map(len, of_part[:2])), 1 - ratio[2])):
+        assert count >= share * len(whole) - 1e-6
+        limit = sorted(times)[count - 1]
+        assert (times < limit).sum() < share * len(whole) + 1e-6
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_configuration_has_no_say_in_the_split() -> None:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["demo", "gowalla", "yelp2018"])
 def test_ready_made_splits_have_no_seed(name: str) -> None:
-    with pytest.raises(DataError, match=f"split seed 3 for '{name}', whose parts are ready-made"):
+    with pytest.raises(DataError, match=f"of a split for '{name}', whose parts are ready-made"):
         Source(dataset=name, split_seed=3).open()
 
 
@@ -54,9 +54,15 @@ def test_ready_made_splits_have_no_seed(name: str) -> None:
     [
         ({"split_seed": -1}, "split_seed is -1; expected"),
         ({"split_seed": 2**63}, "expected a whole number from 0 to"),
-        ({"train": "a", "test": "b", "split_seed": 1}, "found --split-seed and ready-made parts"),
+        ({"train": "a", "valid": "b", "split_seed": 1}, "found --split-seed and a ready-made"),
+        ({"train": "a", "valid": "b", "valid_ratio": 0.2}, "found --valid-ratio and a ready-made"),
+        ({"train": "a", "valid_ratio": 0.2}, "found --valid-ratio and no --test"),
         ({"train": "a", "valid": "b", "ratio": (0.5, 0.5, 0.0)}, "found --ratio and ready-made"),
-        ({"ratio": (0.5, 0.5, 0.0)}, "options about files"),
+        ({"train": "a", "test": "b", "k_core": 5}, "found --k-core and ready-made"),
+        ({"train": "a", "test": "b", "split": "temporal"}, "found --split and ready-made"),
+        ({"split": "leave-one-out", "ratio": (0.5, 0.5, 0.0)}, "found --ratio and --split leave"),
+        ({"split": "temporal", "split_seed": 2}, "found --split-seed and --split temporal"),
+        ({"valid_ratio": 0.2}, "options about files"),
         ({"format": "csv", "split_seed": 1}, "options about files"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 import msgspec
@@ -13,6 +13,8 @@ from msgspec import inspect
 from lpgcn.config import Config, Suite, parse, read_toml
 from lpgcn.runtime.runs.source import Source
 
+_ALSO: Final = {"minimum_rating": ("--min-rating",)}
+"""Shorter names of some options."""
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -117,8 +119,11 @@ def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:
 
 def data_asked(dataset: str | None, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a `Source` that were given; a file of one's own needs no name."""
+    from lpgcn.data.readers import dataset_name
+
     train = fields["train"]
-    return given(Source, {**fields, "dataset": dataset or (Path(train).stem if train else None)})
+    name = dataset or (dataset_name(Path(train)) if train else None)
+    return given(Source, {**fields, "dataset": name})
 
 
 def source_asked(dataset: str | None, fields: dict[str, Any]) -> Source:
@@ -128,8 +133,8 @@ def source_asked(dataset: str | None, fields: dict[str, Any]) -> Source:
     return Source(**data)
 
 
-def _names(field: inspect.Field) -> tuple[str, str]:
-    return f"--{field.name.replace('_', '-')}", field.name
+def _names(field: inspect.Field) -> tuple[str, ...]:
+    return f"--{field.name.replace('_', '-')}", *_ALSO.get(field.name, ()), field.name
 
 
 def _option(field: inspect.Field) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from lpgcn.data.ids import Ids
 from lpgcn.data.interactions import Interactions
-from lpgcn.data.split import Split, ratio_split
+from lpgcn.data.split import Split
+from lpgcn.data.splitting import ratio_split
 from lpgcn.random import Purpose, integers, uniform
 
 _USERS: Final = 1000

@@ -14,6 +14,7 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.files import read_split
 from lpgcn.data.rows import Columns
 from lpgcn.data.split import Split
+from lpgcn.data.splitting import Splitting
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class NamedDataset:
     summary: str
     files: tuple[str, ...]
     source: str
-    read: Callable[[Path, int], Split]
-    """From its folder, with the seed of the split."""
+    read: Callable[[Path, Splitting], Split]
+    """From its folder."""
     is_split_here: bool = False
-    """By ratio and seed; otherwise its parts are part of it."""
+    """Otherwise its parts are part of it."""
 
     def missing(self, root: Path | None = None) -> tuple[str, ...]:
         """The files that are not there."""
@@ -35,15 +36,18 @@ class NamedDataset:
         return tuple(file for file in self.files if not (folder / file).is_file())
 
 
-def _ready_made(folder: Path, _: int) -> Split:
+def _ready_made(folder: Path, _: Splitting) -> Split:
     return read_split(
         folder / "train.txt", folder / "valid.txt", folder / "test.txt", name=folder.name
     )
 
 
-def _movielens(folder: Path, seed: int) -> Split:
+def _movielens(folder: Path, splitting: Splitting) -> Split:
     return read_split(
-        folder / "u.data", name=folder.name, columns=Columns(minimum_rating=4), seed=seed
+        folder / "u.data",
+        name=folder.name,
+        columns=Columns(minimum_rating=4),
+        splitting=splitting,
     )
 
 
@@ -60,7 +64,7 @@ _DATASETS: Final = {
             "generated: communities of taste and power-law popularity, 80/10/10 per user",
             (),
             "generated in code, no files needed",
-            lambda _folder, _seed: demo(),
+            lambda _folder, _splitting: demo(),
         ),
         NamedDataset(
             "ml-100k",
@@ -97,17 +101,18 @@ def describe(name: str) -> NamedDataset:
     )
 
 
-def load(name: str, root: Path | None = None, *, seed: int = 0) -> Split:
+def load(name: str, root: Path | None = None, *, splitting: Splitting | None = None) -> Split:
     """A named data set from the folder `root`, by default $LPGCN_DATA or else ./data.
 
-    `seed` is that of the split, for those that are split here.
+    `splitting` is for those that are split here.
     """
-    dataset = describe(name)
-    if seed and not dataset.is_split_here:
+    dataset, splitting = describe(name), splitting or Splitting()
+    if splitting != Splitting() and not dataset.is_split_here:
         split_here = ", ".join(one.name for one in _DATASETS.values() if one.is_split_here)
         raise DataError(
-            f"found the split seed {seed} for {name!r}, whose parts are ready-made; leave it out, "
-            f"or choose data that is split here: {split_here}, or a single file of your own"
+            f"found a way, ratio, seed or k-core of a split for {name!r}, whose parts are "
+            f"ready-made; leave it out, or choose data that is split here: {split_here}, or a "
+            "single file of your own"
         )
     folder = data_folder(root) / name
     if missing := dataset.missing(root):
@@ -116,7 +121,7 @@ def load(name: str, root: Path | None = None, *, seed: int = 0) -> Split:
             f"it comes from {dataset.source}; put the files there, or set LPGCN_DATA to the folder "
             f"that holds {name}/"
         )
-    return dataset.read(folder, seed)
+    return dataset.read(folder, splitting)
 
 
 def data_folder(root: Path | None = None) -> Path:

@@ -21,60 +21,75 @@ def read_parquet(path: Path, columns: Columns) -> Rows:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow; install it: pip install 'lpgcn[parquet]'"
         ) from error
+    where = str(path)
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             header: list[str] = file.schema_arrow.names
-            names = [header[place] for place in columns.places(str(path), header)]
+            places = columns.places(where, header)
+            used = (places.user, places.item, places.rating, places.time)
+            names = [header[place] for place in used if place is not None]
             table = file.read(names)
-            user, item, *rest = (table[name].combine_chunks() for name in names)
+            read = {name: table[name].combine_chunks() for name in names}
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as Parquet ({error}); check the file") from error
-    lines = np.arange(1, len(user) + 1)
-    users, items = _ids(path, columns.user, user), _ids(path, columns.item, item)
-    if not rest:
-        return Rows(path, users, items, lines)
-    kept = np.flatnonzero(_numbers(path, columns.rating, rest[0]) >= columns.minimum_rating)
-    return Rows(path, users.take(kept), items.take(kept), lines[kept])
+    users, items = (_ids(where, name, read[name]) for name in (columns.user, columns.item))
+    times = None if columns.time is None else _times(where, columns.time, read[columns.time])
+    rows = Rows(where, users, items, np.arange(1, table.num_rows + 1), times)
+    if columns.minimum_rating is None:
+        return rows
+    ratings = _numbers(where, columns.rating, read[columns.rating])
+    return rows.take(np.flatnonzero(ratings >= columns.minimum_rating))
 
 
-def _check_present(path: Path, name: str, column: Any) -> None:
+def _times(where: str, name: str, column: Any) -> npt.NDArray[np.float64]:
+    """Numbers as they are, dates and times in seconds."""
+    import pyarrow
+    import pyarrow.types
+
+    if pyarrow.types.is_temporal(column.type):
+        micros = column.cast(pyarrow.timestamp("us")).cast(pyarrow.int64())
+        return _numbers(where, name, micros).astype(np.float64) / 1e6
+    return _numbers(where, name, column).astype(np.float64)
+
+
+def _check_present(where: str, name: str, column: Any) -> None:
     if column.null_count:
         line = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
-        raise bad_cell(path, line, name, None, "a value")
+        raise bad_cell(where, line, name, None, "a value")
 
 
-def _numbers(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
+def _numbers(where: str, name: str, column: Any) -> npt.NDArray[Any]:
     """A numeric column, its values present and finite."""
-    _check_present(path, name, column)
+    _check_present(where, name, column)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "iuf":
-        raise DataError(f"{path}: column {name!r} has type {column.type}; expected numbers")
+        raise DataError(f"{where}: column {name!r} has type {column.type}; expected numbers")
     if (bad := np.flatnonzero(~np.isfinite(values))).size:
-        raise bad_cell(path, int(bad[0]) + 1, name, values[bad[0]].item(), "a number")
+        raise bad_cell(where, int(bad[0]) + 1, name, values[bad[0]].item(), "a number")
     return values
 
 
-def _ids(path: Path, name: str, column: Any) -> Column:
+def _ids(where: str, name: str, column: Any) -> Column:
     """Ids as whole numbers, also where they are stored as 7.0, or as strings."""
     import pyarrow.types
 
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type):
-        values = _numbers(path, name, column)
+        values = _numbers(where, name, column)
         with np.errstate(invalid="ignore"):
             whole = values.astype(np.int64)
         if (bad := np.flatnonzero(whole != values)).size:
-            raise bad_cell(path, int(bad[0]) + 1, name, values[bad[0]].item(), "a whole number")
+            raise bad_cell(where, int(bad[0]) + 1, name, values[bad[0]].item(), "a whole number")
         return Column.of_numbers(whole)
     if not (pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)):
         raise DataError(
-            f"{path}: column {name!r} has type {column.type}; expected whole numbers or strings"
+            f"{where}: column {name!r} has type {column.type}; expected whole numbers or strings"
         )
-    _check_present(path, name, column)
+    _check_present(where, name, column)
     encoded = column.dictionary_encode()
     codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
     for code, one in enumerate(names):
         if not one.strip() or "\0" in one:
-            raise bad_cell(path, int(np.argmax(codes == code)) + 1, name, one, "an id")
+            raise bad_cell(where, int(np.argmax(codes == code)) + 1, name, one, "an id")
     return Column.of_names(codes, names)

@@ -7,57 +7,84 @@
 | `recbole`  | `*.inter`           | a header `user_id:token item_id:token …`, tabs        |
 | `csv`      | `*.csv`             | a header, commas                                      |
 | `tsv`      | `*.tsv`             | a header, tabs                                        |
+| `text`     | `*.dat`             | a header; tabs, `::`, commas, semicolons or blanks    |
 | `parquet`  | `*.parquet`, `*.pq` | named columns (needs the extra `lpgcn[parquet]`)      |
+
+With `Columns.positions` a csv, tsv or text file has no header, and `*.txt` and `*.data` are `text`.
+Every format but Parquet may be compressed: `ratings.csv.gz`.
 """
 
 from __future__ import annotations
 
 import codecs
-import csv
-import io
-import math
+import gzip
 import re
-from array import array
-from collections.abc import Callable, Iterator
-from itertools import chain
+import warnings
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.data.errors import DataError
+from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.parquet import read_parquet
-from lpgcn.data.rows import Column, Columns, Rows, bad_cell
+from lpgcn.data.records import read_records
+from lpgcn.data.rows import Column, Columns, Rows, check_not_empty
 
 Int64 = npt.NDArray[np.int64]
 
 _NOT_A_NUMBER: Final = re.compile(rb"[^0-9 \t\n]|[0-9]{19}")
-
-Record = tuple[int, list[str]]
+_GZIP: Final = b"\x1f\x8b"
+_FEW: Final = range(3, 6)
+"""Fields of a line that may as well be user, item, rating, time: see `_check_adjacency`."""
 
 
 def read(path: Path, columns: Columns, format: str | None = None) -> Rows:
     """The interactions of one file, its format told by the end of its name unless it is given."""
-    if format is None:
-        format = _FORMAT_OF_SUFFIX.get(path.suffix.lower())
-    if format not in _READERS:
-        found = f"unknown format {format!r}" if format else f"no format goes with {path.name!r}"
+    suffix = Path(uncompressed_name(path)).suffix.lower()
+    known = format or _FORMAT_OF_SUFFIX.get(suffix)
+    if format is None and columns.positions and suffix in (".txt", ".data"):
+        known = "text"
+    if known not in _READERS:
+        found = f"unknown format {known!r}" if known else f"no format goes with {path.name!r}"
         raise DataError(
             f"{path}: {found}; say which it is: {', '.join(_READERS)} "
             f"(recognised by {', '.join(_FORMAT_OF_SUFFIX)})"
         )
-    rows = _READERS[format](path, columns)
-    if not rows.lines.size:
-        least = columns.minimum_rating
-        rated = "" if least is None else f" rated {least} or more"
-        raise DataError(f"{path}: the file has no interactions{rated}; is it the right file?")
+    if columns.positions and known not in _HEADERLESS:
+        raise DataError(
+            f"{path}: positions of columns were given for the format {known}, whose columns are "
+            f"known; leave them out, or give the format {' or '.join(_HEADERLESS)}"
+        )
+    rows = _READERS[known](path, columns)
+    if known == "lightgcn" and format is None:
+        _check_adjacency(rows)
+    check_not_empty(rows, columns)
     return rows
+
+
+def uncompressed_name(path: Path) -> str:
+    """`ratings.csv` of `ratings.csv.gz`."""
+    return path.stem if path.suffix.lower() == ".gz" else path.name
+
+
+def dataset_name(path: Path) -> str:
+    """`ratings` of `ratings.csv.gz`: what a file of one's own is called if nobody says."""
+    return Path(uncompressed_name(path)).stem
 
 
 def _bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        data = path.read_bytes()
+        data = (gzip.decompress(data) if data.startswith(_GZIP) else data).removeprefix(
+            codecs.BOM_UTF8
+        )
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the compressed file is damaged ({error}); fetch it anew") from (
+            error
+        )
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     if b"\0" in data:
@@ -65,6 +92,17 @@ def _bytes(path: Path) -> bytes:
     if not data.strip():
         raise DataError(f"{path}: the file is empty; expected one line per user or interaction")
     return data
+
+
+def _text(path: Path) -> str:
+    data = _bytes(path)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: this is not UTF-8 text; convert the file to UTF-8"
+        ) from error
 
 
 def _whole_numbers(path: Path, expected: str) -> tuple[Int64, Int64]:
@@ -89,17 +127,45 @@ def _read_lightgcn(path: Path, columns: Columns) -> Rows:
     """`user item item …`: the text files of LightGCN's public code. A user may have many lines."""
     if columns.minimum_rating is not None:
         raise DataError(f"{path}: this format has no ratings; leave the minimum rating out")
+    if columns.time is not None:
+        raise DataError(f"{path}: this format has no times; leave the time column out")
     number, line = _whole_numbers(path, "`user item item …`")
     is_user = np.concatenate(([True], line[1:] != line[:-1]))
     user = number[is_user][np.cumsum(is_user) - 1]
     is_alone = is_user & np.concatenate((is_user[1:], [True]))
     alone = dict(zip(line[is_alone].tolist(), number[is_alone].tolist(), strict=True))
     return Rows(
-        path,
+        str(path),
         Column.of_numbers(user[~is_user]),
         Column.of_numbers(number[~is_user]),
         line[~is_user],
-        alone,
+        users_alone=alone,
+    )
+
+
+def _check_adjacency(rows: Rows) -> None:
+    """Lines of `user item count` must not be read as `user item item`.
+
+    Where every line has the same few fields, nothing but the users tells them apart: in lists of
+    items a user has one line, in lines of pairs about as many as items.
+    """
+    lines, first, n_items = np.unique(rows.lines, return_index=True, return_counts=True)
+    fields = int(n_items[0]) + 1 if lines.size else 0
+    if rows.users_alone or lines.size < 2 or fields not in _FEW or (n_items + 1 != fields).any():
+        return
+    found = f"{rows.where}: every line has {fields} numbers"
+    advice = (
+        "if they are user, item and a rating or count, say so with --columns 1,2,3 (in Python "
+        "Columns(positions=(1, 2, 3))); if they are a user and its items, with --format lightgcn"
+    )
+    if len(rows.users.ids) < lines.size:
+        again = rows.users.codes[first]
+        user = rows.users.ids[int(np.flatnonzero(np.bincount(again) > 1)[0])]
+        raise DataError(f"{found}, and users such as {user} have several lines; {advice}")
+    warnings.warn(
+        f"{found}; it is read as a user and {fields - 1} items a line: {advice}",
+        DataWarning,
+        stacklevel=4,
     )
 
 
@@ -113,115 +179,44 @@ def _read_movielens(path: Path, columns: Columns) -> Rows:
             f"{path}, line {lines[wrong[0]]}: found {counts[wrong[0]]} numbers; expected "
             f"{expected}; mend the line, or give the format if the file has another one"
         )
-    user, item, rating, _ = number.reshape(-1, 4).T
-    kept = np.full(user.size, True)
-    if columns.minimum_rating is not None:
-        kept = rating >= columns.minimum_rating
-    return Rows(path, Column.of_numbers(user[kept]), Column.of_numbers(item[kept]), lines[kept])
+    user, item, rating, time = number.reshape(-1, 4).T
+    users, items = Column.of_numbers(user), Column.of_numbers(item)
+    rows = Rows(str(path), users, items, lines, time.astype(np.float64))
+    if columns.minimum_rating is None:
+        return rows
+    return rows.take(np.flatnonzero(rating >= columns.minimum_rating))
 
 
-def _read_recbole(path: Path, columns: Columns) -> Rows:
-    """Atomic files of RecBole: tabs, no quotes, and a type after each name in the header."""
-    records = _records(path, delimiter="\t", quoting=csv.QUOTE_NONE)
-    line, header = next(records)
-    untyped = [name.partition(":")[0] for name in header]
-    return _read_records(path, columns, chain([(line, untyped)], records))
+def _reader(delimiter: str | None, *, is_quoted: bool = True, is_typed: bool = False) -> Reader:
+    """A reader of lines of fields; see `read_records`."""
+
+    def read(path: Path, columns: Columns) -> Rows:
+        return read_records(
+            str(path), _text(path), columns, delimiter, is_quoted=is_quoted, is_typed=is_typed
+        )
+
+    return read
 
 
-def _read_csv(path: Path, columns: Columns) -> Rows:
-    return _read_records(path, columns, _records(path, delimiter=","))
-
-
-def _read_tsv(path: Path, columns: Columns) -> Rows:
-    return _read_records(path, columns, _records(path, delimiter="\t"))
-
-
-def _read_records(path: Path, columns: Columns, records: Iterator[Record]) -> Rows:
-    """The interactions of records, the first of which is the header."""
-    line, header = next(records)
-    user_at, item_at, *rating_at = columns.places(f"{path}, line {line}", header)
-    user_codes: dict[str, int] = {}
-    item_codes: dict[str, int] = {}
-    users, items, lines = array("q"), array("q"), array("q")
-    for line, record in records:
-        user, item = record[user_at], record[item_at]
-        for name, cell in ((columns.user, user), (columns.item, item)):
-            if not cell or cell.lower() == "nan":
-                raise bad_cell(path, line, name, cell, "an id")
-        if columns.minimum_rating is not None:
-            rating = _rating(path, line, columns.rating, record[rating_at[0]])
-            if rating < columns.minimum_rating:
-                continue
-        users.append(user_codes.setdefault(user, len(user_codes)))
-        items.append(item_codes.setdefault(item, len(item_codes)))
-        lines.append(line)
-    return Rows(
-        path,
-        Column.of_names(users, list(user_codes)),
-        Column.of_names(items, list(item_codes)),
-        np.array(lines, dtype=np.int64),
-    )
-
-
-def _records(
-    path: Path, *, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
-) -> Iterator[Record]:
-    """Each line's number and fields without blanks around them; all have as many as the first."""
-    text = io.StringIO(_text(path), newline="")
-    reader = csv.reader(text, delimiter=delimiter, quoting=quoting)
-    width = None
-    try:
-        for record in reader:
-            if not record:
-                continue
-            width = width or len(record)
-            if len(record) != width:
-                raise DataError(
-                    f"{path}, line {reader.line_num}: found {len(record)} fields; expected {width} "
-                    f"as in the header, with {delimiter!r} between them; mend the line"
-                )
-            yield reader.line_num, [cell.strip() for cell in record]
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num}: {error}; is a quotation mark missing?"
-        ) from error
-
-
-def _text(path: Path) -> str:
-    data = _bytes(path)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: this is not UTF-8 text; convert the file to UTF-8"
-        ) from error
-
-
-def _rating(path: Path, line: int, column: str, cell: str) -> float:
-    try:
-        rating = float(cell)
-    except ValueError:
-        rating = math.nan
-    if not math.isfinite(rating):
-        raise bad_cell(path, line, column, cell, "a number")
-    return rating
-
-
-_READERS: Final[dict[str, Callable[[Path, Columns], Rows]]] = {
+Reader = Callable[[Path, Columns], Rows]
+_READERS: Final[dict[str, Reader]] = {
     "lightgcn": _read_lightgcn,
     "movielens": _read_movielens,
-    "recbole": _read_recbole,
-    "csv": _read_csv,
-    "tsv": _read_tsv,
+    # Atomic files of RecBole have no quotes, and a type after each name in the header.
+    "recbole": _reader("\t", is_quoted=False, is_typed=True),
+    "csv": _reader(","),
+    "tsv": _reader("\t"),
+    "text": _reader(None),
     "parquet": read_parquet,
 }
+_HEADERLESS: Final = ("csv", "tsv", "text")
 _FORMAT_OF_SUFFIX: Final = {
     ".txt": "lightgcn",
     ".data": "movielens",
     ".inter": "recbole",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".dat": "text",
     ".parquet": "parquet",
     ".pq": "parquet",
 }

@@ -1,11 +1,10 @@
-"""What a file of interactions says, before anything is merged or indexed."""
+"""What a file or a table of interactions says, before anything is merged or indexed."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,17 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
 
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a line has what, from 0; None for what is not read."""
+
+    user: int
+    item: int
+    rating: int | None
+    time: int | None
 
 
 @dataclass(frozen=True)
@@ -24,23 +34,68 @@ class Columns:
     item: str = "item_id"
     rating: str = "rating"
     minimum_rating: float | None = None
+    time: str | None = None
+    positions: tuple[int, ...] = ()
+    """Without a header: which fields, from 1, are user, item, rating and time. 0 or none for a
+    rating or a time that there is not. Names have no meaning then."""
 
-    def places(self, where: str, header: Sequence[str]) -> list[int]:
-        """Where a header has the user, the item and, if it is used, the rating."""
-        names = [self.user, self.item]
-        if self.minimum_rating is not None:
-            names.append(self.rating)
-        for name in names:
-            if header.count(name) > 1:
-                raise DataError(f"{where}: there are two columns {name!r}; rename one of them")
-            if name not in header:
-                near = difflib.get_close_matches(name, header, n=1)
-                meant = f" (did you mean {near[0]!r}?)" if near else ""
-                raise DataError(
-                    f"{where}: unknown column {name!r}{meant}; the columns are "
-                    f"{', '.join(header)}; say which hold the user, the item and the rating"
-                )
-        return [header.index(name) for name in names]
+    def __post_init__(self) -> None:
+        given = [position for position in self.positions if position]
+        if self.positions and not (
+            2 <= len(self.positions) <= 4
+            and min(self.positions[:2]) > 0
+            and min(self.positions) >= 0
+            and len({*given}) == len(given)
+        ):
+            raise DataError(
+                f"the columns {','.join(map(str, self.positions))} are not usable: give the "
+                "positions, from 1, of user, item and, if there are any, rating and time, such as "
+                "1,2 or 1,2,3 or 1,2,0,4"
+            )
+
+    def places(self, where: str, header: Sequence[str]) -> Places:
+        """Where a header has the user, the item and, if they are used, the rating and the time."""
+        rated = None if self.minimum_rating is None else _place(where, header, self.rating)
+        timed = None if self.time is None else _place(where, header, self.time)
+        user, item = (_place(where, header, name) for name in (self.user, self.item))
+        return Places(user, item, rated, timed)
+
+    def positions_in(self, where: str, width: int) -> Places:
+        """The places that the positions say, in lines of so many fields."""
+        if max(self.positions) > width:
+            raise DataError(
+                f"{where}: found {width} fields, expected a column {max(self.positions)}; check "
+                "the positions of the columns"
+            )
+        user, item, rating, time = (*self.positions, 0, 0)[:4]
+        if self.minimum_rating is not None and not rating:
+            raise DataError(
+                f"{where}: a minimum rating was given, but not which column has the rating; add "
+                "its position to those of user and item, such as 1,2,3"
+            )
+        rated = rating - 1 if self.minimum_rating is not None else None
+        return Places(user - 1, item - 1, rated, time - 1 if time else None)
+
+    def names(self) -> tuple[str, str, str, str]:
+        """What user, item, rating and time are called in messages."""
+        if self.positions:
+            user, item, rating, time = map(str, (*self.positions, 0, 0)[:4])
+            return user, item, rating, time
+        return self.user, self.item, self.rating, self.time or ""
+
+
+def _place(where: str, header: Sequence[str], name: str) -> int:
+    if header.count(name) > 1:
+        raise DataError(f"{where}: there are two columns {name!r}; rename one of them")
+    if name not in header:
+        near = difflib.get_close_matches(name, header, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise DataError(
+            f"{where}: unknown column {name!r}{meant}; the columns are {', '.join(header)}; say "
+            "which hold the user, the item and, if they are used, the rating and the time; or, "
+            "without a header, the positions of these"
+        )
+    return header.index(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +126,34 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Row r is a user and an item, from line lines[r] of the file."""
+    """Row r is a user and an item, from line lines[r], and at times[r] if that is known."""
 
-    path: Path
+    where: str
+    """A path, or what else the rows come from."""
     users: Column
     items: Column
     lines: Int64
+    times: Float64 | None = None
     users_alone: dict[int, int] = field(default_factory=dict)
     """Lines that name a user and no item, in a format that can: line to user."""
 
+    def take(self, rows: Int64) -> Rows:
+        """These rows only."""
+        times = None if self.times is None else self.times[rows]
+        users, items = self.users.take(rows), self.items.take(rows)
+        return Rows(self.where, users, items, self.lines[rows], times, self.users_alone)
 
-def bad_cell(path: Path, line: int, column: str, cell: object, expected: str) -> DataError:
+
+def check_not_empty(rows: Rows, columns: Columns) -> None:
+    if not rows.lines.size:
+        least = columns.minimum_rating
+        rated = "" if least is None else f" rated {least} or more"
+        raise DataError(f"{rows.where}: there are no interactions{rated}; is it the right data?")
+
+
+def bad_cell(where: str, line: int, column: str, cell: object, expected: str) -> DataError:
     """The error for a value that is missing or of another kind."""
     return DataError(
-        f"{path}, line {line}: column {column!r} has {cell!r}; expected {expected}; "
+        f"{where}, line {line}: column {column!r} has {cell!r}; expected {expected}; "
         "mend it, or remove the line"
     )

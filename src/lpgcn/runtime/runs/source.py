@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,12 @@ from lpgcn.errors import LpgcnError
 
 if TYPE_CHECKING:
     from lpgcn.data import Split
+
+SplitName = Literal["ratio", "leave-one-out", "temporal"]
+_ABOUT_FILES: Final = (
+    "train", "valid", "test", "format", "user_column", "item_column", "rating_column",
+    "time_column", "columns", "minimum_rating", "valid_ratio",
+)  # fmt: skip
 
 
 class SourceError(LpgcnError):
@@ -32,26 +38,51 @@ class Source(
     format: Annotated[
         str | None,
         Meta(
-            description="Of the files: lightgcn, movielens, recbole, csv, tsv or parquet. "
+            description="Of the files: lightgcn, movielens, recbole, csv, tsv, text or parquet. "
             "The end of their name tells it if it is not given."
         ),
     ] = None
     user_column: Annotated[str, Meta(description="The column with the user.")] = "user_id"
     item_column: Annotated[str, Meta(description="The column with the item.")] = "item_id"
     rating_column: Annotated[str, Meta(description="The column with the rating.")] = "rating"
+    time_column: Annotated[
+        str | None, Meta(description="The column with the time, a number or a date.")
+    ] = None
+    columns: Annotated[
+        str | None,
+        Meta(
+            description="For files without a header: the positions of user, item and, if there "
+            "are any, rating and time, such as 1,2 or 1,2,3 or 1,2,0,4."
+        ),
+    ] = None
     minimum_rating: Annotated[
         float | None, Meta(description="Ratings below it are no interactions.")
     ] = None
-    ratio: Annotated[
-        tuple[float, float, float],
-        Meta(description="How a single file is split per user: train, validation, test."),
-    ] = (0.8, 0.1, 0.1)
-    split_seed: Annotated[
+    k_core: Annotated[
         int,
         Meta(
-            description="Decides how a single file is split, or a named data set that has no "
-            "ready-made parts."
+            description="Only users and items with so many interactions, counted again until all "
+            "have them; for data without ready-made parts."
         ),
+    ] = 1
+    split: Annotated[
+        SplitName,
+        Meta(
+            description="How data without ready-made parts is split: by ratio per user, the last "
+            "item of every user, or all that is after a date for everybody."
+        ),
+    ] = "ratio"
+    ratio: Annotated[
+        tuple[float, float, float],
+        Meta(description="The shares of a split: train, validation, test."),
+    ] = (0.8, 0.1, 0.1)
+    valid_ratio: Annotated[
+        float,
+        Meta(description="The share of --train for validation if there is --test but no --valid."),
+    ] = 0.1
+    split_seed: Annotated[
+        int,
+        Meta(description="Decides what is drawn to split data that has no ready-made parts."),
     ] = 0
 
     def __post_init__(self) -> None:
@@ -59,22 +90,31 @@ class Source(
             raise SourceError(
                 f"split_seed is {self.split_seed}; expected a whole number from 0 to 2^63 - 1"
             )
-        defaults = dict(zip(self.__struct_fields__[1:], self.__struct_defaults__, strict=True))
-        about_files = defaults.keys() - {"split_seed"}
-        if self.train is None and any(getattr(self, key) != defaults[key] for key in about_files):
+        if self.train is None and self._given(*_ABOUT_FILES):
             raise SourceError(
                 f"found options about files for the named data set {self.dataset!r}; "
                 "give the file of interactions with --train, or leave these options out"
             )
-        for option, is_given in (
-            ("--ratio", self.ratio != (0.8, 0.1, 0.1)),
-            ("--split-seed", self.split_seed != 0),
-        ):
-            if is_given and (self.valid or self.test):
-                raise SourceError(
-                    f"found {option} and ready-made parts; give {option} with --train alone, "
-                    "or --train, --valid and --test without it"
-                )
+        if self.valid or self.test:
+            self._refuse("ready-made parts, which are not split", "split", "ratio", "k_core")
+        if self.valid:
+            self._refuse("a ready-made validation part", "valid_ratio", "split_seed")
+        elif not self.test:
+            self._refuse("no --test", "valid_ratio")
+        if self.split == "leave-one-out":
+            self._refuse("--split leave-one-out", "ratio")
+        if self.split == "temporal":
+            self._refuse("--split temporal, which draws nothing,", "split_seed")
+
+    def _given(self, *names: str) -> list[str]:
+        """Those of the fields that are not at their defaults."""
+        defaults = dict(zip(self.__struct_fields__[1:], self.__struct_defaults__, strict=True))
+        return [name for name in names if getattr(self, name) != defaults[name]]
+
+    def _refuse(self, other: str, *names: str) -> None:
+        for name in self._given(*names):
+            option = f"--{name.replace('_', '-')}"
+            raise SourceError(f"found {option} and {other}; leave one or the other out")
 
     def resolved(self) -> Source:
         """With absolute paths, so that a saved run finds its files from anywhere."""
@@ -84,11 +124,14 @@ class Source(
         )
 
     def open(self) -> Split:
-        """Read it. A single file is split by `ratio` and `split_seed`."""
-        from lpgcn.data import Columns, load, read_split
+        """Read it, and split a single file."""
+        from lpgcn.data import Columns, Splitting, load, read_split
 
+        splitting = Splitting(
+            self.split, self.ratio, self.valid_ratio, self.k_core, self.split_seed
+        )
         if self.train is None:
-            return load(self.dataset, seed=self.split_seed)
+            return load(self.dataset, splitting=splitting)
         return read_split(
             Path(self.train),
             Path(self.valid) if self.valid else None,
@@ -96,8 +139,21 @@ class Source(
             name=self.dataset,
             format=self.format,
             columns=Columns(
-                self.user_column, self.item_column, self.rating_column, self.minimum_rating
+                self.user_column,
+                self.item_column,
+                self.rating_column,
+                self.minimum_rating,
+                self.time_column,
+                self._positions(),
             ),
-            ratio=self.ratio,
-            seed=self.split_seed,
+            splitting=splitting,
         )
+
+    def _positions(self) -> tuple[int, ...]:
+        try:
+            return tuple(map(int, self.columns.split(","))) if self.columns else ()
+        except ValueError as error:
+            raise SourceError(
+                f"columns is {self.columns!r}; expected positions from 1 with commas between them, "
+                "such as 1,2 or 1,2,3"
+            ) from error

@@ -1,0 +1,167 @@
+"""Interactions in memory: data frames, sparse matrices, arrays.
+
+Neither pandas, polars nor SciPy is imported: whatever has named columns is a data frame, and
+whatever has `tocoo` is a sparse matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.data.assembly import assembled
+from lpgcn.data.errors import DataError
+from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell, check_not_empty
+from lpgcn.data.split import Split
+from lpgcn.data.splitting import Splitting
+
+Float64 = npt.NDArray[np.float64]
+Values = npt.NDArray[Any]
+
+
+def make_split(
+    data: Any,
+    *,
+    name: str = "data",
+    columns: Columns | None = None,
+    splitting: Splitting | None = None,
+) -> Split:
+    """A split of interactions in memory, with the fingerprint of a file with the same ones.
+
+    `data` is a pandas or polars data frame with named columns; a SciPy sparse matrix of users and
+    items, whose numbers other than zero are interactions (and ratings), with row and column
+    numbers as ids; a list of (user, item[, rating[, time]]), an array with as many columns, or a
+    tuple of as many arrays; or a `Split`, which is given back. Ids are whole numbers or strings.
+    """
+    if isinstance(data, Split):
+        if columns is not None or splitting is not None:
+            raise DataError("found columns or a splitting for a split, which has its parts already")
+        return data
+    columns = columns or Columns()
+    rows = _rows(data, columns)
+    check_not_empty(rows, columns)
+    return assembled(name, {"train": rows}, splitting or Splitting())
+
+
+def _rows(data: Any, columns: Columns) -> Rows:
+    names: Sequence[str]
+    if hasattr(data, "tocoo"):
+        where, names, values = "the matrix", ("row", "column", "value"), _of_matrix(data)
+        places = Places(0, 1, None if columns.minimum_rating is None else 2, None)
+    elif hasattr(data, "columns"):
+        where, names = "the data frame", tuple(map(str, data.columns))
+        places = columns.places(where, names)
+        labels = list(data.columns)
+        used = {place: np.asarray(data[labels[place]].to_numpy()) for place in _used(places)}
+        values = [used.get(place, np.empty(0)) for place in range(len(labels))]
+    else:
+        where, values = "the arrays", _of_arrays(data)
+        names = ("user", "item", "rating", "time")[: len(values)]
+        standard = tuple(range(1, len(values) + 1))
+        positions = Columns(
+            positions=columns.positions or standard, minimum_rating=columns.minimum_rating
+        )
+        places = positions.positions_in(where, len(values))
+    users, items = (_ids(where, names[at], values[at]) for at in (places.user, places.item))
+    times = None if places.time is None else _times(where, names[places.time], values[places.time])
+    rows = Rows(where, users, items, np.arange(1, len(users.codes) + 1), times)
+    if places.rating is None:
+        return rows
+    ratings = _numbers(where, names[places.rating], values[places.rating])
+    return rows.take(np.flatnonzero(ratings >= columns.minimum_rating))
+
+
+def _used(places: Places) -> list[int]:
+    all_of_them = (places.user, places.item, places.rating, places.time)
+    return [place for place in all_of_them if place is not None]
+
+
+def _of_matrix(matrix: Any) -> list[Values]:
+    entries = matrix.tocoo()
+    present = np.asarray(entries.data) != 0
+    return [np.asarray(part)[present] for part in (entries.row, entries.col, entries.data)]
+
+
+def _of_arrays(data: Any) -> list[Values]:
+    """Two to four columns of equal length."""
+    if isinstance(data, np.ndarray) and data.ndim == 2:
+        values = list(data.T)
+    elif isinstance(data, tuple):
+        values = [np.asarray(column) for column in data]
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        values = [_array(column) for column in zip(*data, strict=True)]
+    else:
+        values = []
+    if not (2 <= len(values) <= 4 and all(column.ndim == 1 for column in values)):
+        raise DataError(
+            f"found {type(data).__name__} as data; expected a pandas or polars data frame, a SciPy "
+            "sparse matrix, a list of (user, item[, rating[, time]]), an array with as many "
+            "columns, a tuple of as many arrays, or a Split"
+        )
+    if len({len(column) for column in values}) > 1:
+        lengths = ", ".join(str(len(column)) for column in values)
+        raise DataError(f"found arrays of {lengths} entries; expected as many in each")
+    return values
+
+
+def _array(values: Sequence[Any]) -> Values:
+    """One value for each entry, whatever these are."""
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
+
+
+def _ids(where: str, name: str, values: Values) -> Column:
+    """Whole numbers, also where they are stored as 7.0, or strings."""
+    if values.dtype.kind in "iuf":
+        numbers = _numbers(where, name, values)
+        with np.errstate(invalid="ignore"):
+            whole = numbers.astype(np.int64)
+        if (bad := np.flatnonzero(whole != numbers)).size:
+            at = int(bad[0])
+            raise bad_cell(where, at + 1, name, numbers[at].item(), "a whole number")
+        return Column.of_numbers(whole)
+    codes: dict[str, int] = {}
+    found = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values.tolist()):
+        text = _id(value)
+        if text is None:
+            raise bad_cell(where, row + 1, name, value, "a whole number or a string")
+        found[row] = codes.setdefault(text, len(codes))
+    return Column.of_names(found, list(codes))
+
+
+def _id(value: object) -> str | None:
+    """As a file would spell it."""
+    if isinstance(value, str):
+        text = value.strip()
+        return text if text and text.lower() != "nan" and "\0" not in text else None
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None
+
+
+def _numbers(where: str, name: str, values: Values) -> Values:
+    """Present and finite."""
+    if values.dtype.kind == "O" and all(isinstance(one, Real) for one in values.tolist()):
+        values = values.astype(np.float64)
+    if values.dtype.kind not in "iuf":
+        raise DataError(f"{where}: column {name!r} has type {values.dtype}; expected numbers")
+    if (bad := np.flatnonzero(~np.isfinite(values))).size:
+        raise bad_cell(where, int(bad[0]) + 1, name, values[bad[0]].item(), "a number")
+    return values
+
+
+def _times(where: str, name: str, values: Values) -> Float64:
+    """Numbers as they are, dates in seconds."""
+    if values.dtype.kind == "M":
+        if (bad := np.flatnonzero(np.isnat(values))).size:
+            raise bad_cell(where, int(bad[0]) + 1, name, None, "a date")
+        return values.astype("datetime64[us]").astype(np.int64) / 1e6
+    return _numbers(where, name, values).astype(np.float64)

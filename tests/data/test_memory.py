@@ -1,0 +1,142 @@
+"""Interactions in memory are what a file with the same ones is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lpgcn.data import Columns, DataError, Split, Splitting, make_split, read_split
+
+Triple = tuple[int, int, int]
+TRIPLES = st.dictionaries(
+    st.tuples(st.integers(0, 8), st.integers(0, 30)), st.integers(1, 5), min_size=1, max_size=80
+).map(lambda rated: [(user, item, stars) for (user, item), stars in rated.items()])
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("memory")
+
+
+def from_file(folder: Path, triples: list[Triple], prefix: str, **options: Any) -> Split:
+    lines = [f"{prefix}{user},{prefix}{item},{stars}" for user, item, stars in triples]
+    (folder / "a.csv").write_text("\n".join(["u,i,stars", *lines]))
+    return read_split(folder / "a.csv", **options)
+
+
+def frames(triples: list[Triple], prefix: str) -> dict[str, Any]:
+    """The same interactions in every way, with ids as numbers or as strings."""
+    users = [f"{prefix}{user}" if prefix else user for user, _, _ in triples]
+    items = [f"{prefix}{item}" if prefix else item for _, item, _ in triples]
+    stars = [rating for _, _, rating in triples]
+    named = {"i": items, "other": [None] * len(items), "u": users, "stars": stars}
+    frame = pd.DataFrame(named)
+    whole = {} if prefix else {"array": np.array([users, items, stars]).T}
+    return whole | {
+        "pandas": frame,
+        "pandas objects": frame.astype(object),
+        "pandas categories": frame.astype({"u": "category", "i": "category"}),
+        "polars": pl.DataFrame(named),
+        "list": list(zip(users, items, stars, strict=True)),
+        "tuple": (np.array(users), np.array(items), np.array(stars)),
+    }
+
+
+@settings(max_examples=25)
+@given(TRIPLES, st.sampled_from(["", "id-"]), st.integers(0, 9), st.sampled_from([None, 3]))
+def test_the_fingerprint_is_that_of_a_file(
+    folder: Path, triples: list[Triple], prefix: str, seed: int, least: int | None
+) -> None:
+    columns = Columns("u", "i", "stars", minimum_rating=least)
+    options: dict[str, Any] = {"columns": columns, "splitting": Splitting(seed=seed)}
+    data = frames(triples, prefix)
+    if least and max(stars for *_, stars in triples) < least:
+        for one in data.values():
+            with pytest.raises(DataError, match="no interactions rated 3"):
+                make_split(one, **options)
+        return
+    wanted = from_file(folder, triples, prefix, **options)
+    for name, one in data.items():
+        found = make_split(one, name="a", **options)
+        assert found.fingerprint == wanted.fingerprint, name
+    assert make_split(wanted) is wanted
+
+
+@settings(max_examples=25)
+@given(TRIPLES, st.integers(0, 9), st.sampled_from([None, 3]))
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_array", "lil_array"])
+def test_the_numbers_of_a_sparse_matrix_are_interactions(
+    folder: Path, kind: str, triples: list[Triple], seed: int, least: int | None
+) -> None:
+    users, items, stars = (np.array(column) for column in zip(*triples, strict=True))
+    made = scipy.sparse.coo_array((stars.astype(float), (users, items)), shape=(20, 40))
+    matrix = getattr(scipy.sparse, kind)(made)
+    columns = Columns("u", "i", "stars", minimum_rating=least)
+    options: dict[str, Any] = {"columns": columns, "splitting": Splitting(seed=seed)}
+    if least and stars.max() < least:
+        with pytest.raises(DataError, match="the matrix: there are no interactions rated 3"):
+            make_split(matrix, **options)
+        return
+    assert (
+        make_split(matrix, **options).fingerprint
+        == from_file(folder, triples, "", **options).fingerprint
+    )
+
+
+def test_zeros_that_are_stored_are_no_interactions() -> None:
+    matrix = scipy.sparse.csr_array(([1, 0, 2], ([0, 0, 1], [3, 4, 4])), shape=(2, 5))
+    split = make_split(matrix)
+    assert list(split.user_ids) == [0, 1]
+    assert list(split.item_ids) == [3, 4]
+    assert len(split.train) == 2
+
+
+@pytest.mark.parametrize("kind", ["numbers", "pandas", "polars"])
+def test_times_of_a_data_frame(kind: str) -> None:
+    days = ["2026-01-03", "2026-01-01", "2026-01-02"]
+    times: Any = [3.0, 1.0, 2.0] if kind == "numbers" else pd.to_datetime(days)
+    frame: Any = pd.DataFrame({"user_id": [1, 1, 1], "item_id": [5, 6, 7], "t": times})
+    if kind == "polars":
+        frame = pl.from_pandas(frame)
+    split = make_split(frame, columns=Columns(time="t"), splitting=Splitting("leave-one-out"))
+    assert [split.item_ids[int(part.items[0])] for part in split.parts.values()] == [6, 7, 5]
+    pairs = [(1, 5, 4.0, 3), (1, 6, 4.0, 1), (1, 7, 4.0, 2)]
+    same = make_split(pairs, splitting=Splitting("leave-one-out"))
+    assert same.fingerprint == split.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pd.DataFrame({"user": [1], "item_id": [1]}), r"did you mean 'user'\?"),
+        (pd.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
+        (pd.DataFrame({"user_id": [1.0, np.nan], "item_id": [1, 2]}), "column 'user_id' has nan"),
+        (pd.DataFrame({"user_id": [1.0, 2.5], "item_id": [1, 2]}), "has 2.5; expected a whole n"),
+        (pd.DataFrame({"user_id": [True], "item_id": [1]}), "has True; expected a whole number or"),
+        (pd.DataFrame({"user_id": ["a", " "], "item_id": [1, 2]}), "line 2: column 'user_id' has "),
+        (pd.DataFrame({"user_id": [], "item_id": []}), "the data frame: there are no interactions"),
+        (pl.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
+        (scipy.sparse.csr_array((3, 3)), "the matrix: there are no interactions"),
+        ((np.array([1]), np.array([1, 2])), "arrays of 1, 2 entries"),
+        (np.array([1, 2]), "found ndarray as data; expected a pandas"),
+        (7, "found int as data"),
+        ([], "found list as data"),
+    ],
+)
+def test_what_is_wrong_is_told(data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_split(data)
+
+
+def test_a_split_is_not_split_again() -> None:
+    split = make_split([(1, 2), (1, 3)])
+    with pytest.raises(DataError, match="has its parts already"):
+        make_split(split, splitting=Splitting("leave-one-out"))
