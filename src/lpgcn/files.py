@@ -1,15 +1,17 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, in places where nothing of anybody's is lost."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lpgcn.errors import LpgcnError
 
 
 class StorageError(LpgcnError):
-    """A disk that is full, or a place that cannot be written."""
+    """A disk that is full, a place that cannot be written, or one that is taken."""
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o666) -> None:
@@ -18,15 +20,50 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     What fails, as on a full disk, leaves nothing behind. `mode` is subject to the umask.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    _check_regular(path)
+    with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if mode == 0o600 else 0o777)
         _write(temporary, content, mode)
         _rename(temporary, path)
         _sync_folder(path.parent)
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """What the system refuses is an error that says what, where and why."""
+    try:
+        yield
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; make room, or choose another place"
         ) from error
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Refuse now, before the work, a place where its result could not be written after it."""
+    _check_regular(path)
+    if path.exists() and not overwrite:
+        raise StorageError(
+            f"{path} is already there; replace it with --overwrite, or choose another name"
+        )
+    check_folder(path.parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse what is no folder, or cannot become one, or cannot be written."""
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise StorageError(f"{there} is not a folder, as {path} needs; choose another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise StorageError(f"{there} cannot be written by this user; choose another place")
+
+
+def _check_regular(path: Path) -> None:
+    """A device, a pipe or a folder would be replaced by a file, or swallow it."""
+    if path.exists() and not path.is_file():
+        raise StorageError(
+            f"{path} is not a regular file, so it is left alone; choose another name"
+        )
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -235,8 +236,52 @@ def test_resume_with_another_option_is_an_error(demo: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    error = report("train", "demo", "--out", tmp_path / "file", *QUICK, exit_code=2)["error"]
-    assert str(tmp_path / "file") in error["message"]
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        error = report("train", "demo", "--out", out, *QUICK, exit_code=2)["error"]
+        assert error["type"] == "StorageError"
+        assert f"{tmp_path / 'file'} is not a folder" in error["message"]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """No file of the run may have more than 30 KB; its first checkpoint has more."""
+    script = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))\n"
+        "from lpgcn.cli import main\n"
+        "main()\n"
+    )
+    out = tmp_path / "run"
+    words = ["train", "demo", "--out", str(out), "--json", *QUICK]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert error["type"] == "StorageError"
+    assert f"cannot write {out / 'state'}" in error["message"] and "make room" in error["message"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_results_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_text("mine")
+    federated = ["train", "demo", "--mode", "federated", "--out", tmp_path / "run"]
+    for command in (
+        [*federated, "--transcript", tmp_path / "mine.png"],
+        ["verify", "demo", "--plot", tmp_path / "mine.png"],
+        ["plan", "demo", "--plot", tmp_path / "mine.png"],
+    ):
+        error = report(*command, exit_code=2)["error"]
+        assert error["type"] == "StorageError"
+        assert "mine.png is already there; replace it with --overwrite" in error["message"]
+    assert (tmp_path / "mine.png").read_text() == "mine"
+    os.mkfifo(tmp_path / "pipe")
+    for overwrite in ([], ["--overwrite"]):
+        words = [*federated, "--transcript", tmp_path / "pipe", *overwrite]
+        assert "not a regular file" in report(*words, exit_code=2)["error"]["message"]
+    assert sorted(os.listdir(tmp_path)) == ["mine.png", "pipe"]
+    asked = ["--planner", "cover", "--plot", tmp_path / "mine.png", "--overwrite"]
+    assert report("plan", "demo", *asked)["planner"] == "cover"
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_unknown_key_in_a_file(tmp_path: Path) -> None:

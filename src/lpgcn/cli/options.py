@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -97,6 +98,17 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="A TOML file with any keys of a configuration; flags override it.",
 )
+
+
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace files that are already there."
+)
+
+
+def new_name(stem: str, ending: str = "") -> Path:
+    """A name in runs/ that nothing has yet."""
+    names = (Path("runs") / f"{stem}-{number}{ending}" for number in count(1))
+    return next(path for path in names if not path.exists())
 
 
 suite_option = click.option(

@@ -14,6 +14,7 @@ from lpgcn.cli.options import (
     asked,
     config_option,
     field_options,
+    overwrite_option,
     source_asked,
 )
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
@@ -66,6 +67,7 @@ On a large data set the planner auto takes minutes, and cover and greedy take se
 @config_option
 @click.option("--sweep", is_flag=True, help="Cost over k as in RQ5, and over the load limit.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A picture of the plan or the sweep.")
+@overwrite_option
 @click.option(
     "--estimate",
     "estimated",
@@ -109,6 +111,7 @@ def plan(
     config_file: Path | None,
     sweep: bool,
     plot: Path | None,
+    overwrite: bool,
     estimated: bool,
     devices: int | None,
     as_json: bool,
@@ -123,7 +126,7 @@ def plan(
     _check_flags(fields, sweep=sweep, estimated=estimated)
     config = Config().changed(**asked(config_file, fields))
     if plot is not None:
-        check_place(plot)
+        check_place(plot, overwrite=overwrite)
     split = _federation(source_asked(dataset, fields).resolved().open(), config, devices)
     graph = token_graph(split, config)
     if sweep:

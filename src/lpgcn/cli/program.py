@@ -49,6 +49,9 @@ class Program(click.Group):
 
 def _message(error: Exception) -> str:
     """One message; for a wrong option also where to look."""
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        return f"the system refused{where}: {error.strerror or error}; check the place"
     if not isinstance(error, click.ClickException):
         return str(error)
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""

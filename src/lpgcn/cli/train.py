@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from lpgcn.cli.options import (
     config_option,
     data_asked,
     field_options,
+    new_name,
     source_asked,
 )
 from lpgcn.cli.program import Stopped
@@ -50,7 +50,9 @@ Examples:
     help="The folder of the run; a new one in runs/ if it is not given.",
 )
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last checkpoint.")
-@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace the run in --out, and what is at --transcript."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the bits are the same.")
 @click.option(
     "--workers",
@@ -103,7 +105,7 @@ def train(
         source, config = _saved(out, data_asked(dataset, fields), wanted)
     else:
         source, config = source_asked(dataset, fields), Config().changed(**wanted)
-    out = out or _new_folder(source.dataset, config.model)
+    out = out or new_name(f"{source.dataset}-{config.model}")
     options = {
         "resume": resume,
         "overwrite": overwrite,
@@ -127,11 +129,6 @@ def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Sou
 
     run = RunFolder(out).describe()
     return msgspec.structs.replace(run.source, **data), run.config.changed(**wanted)
-
-
-def _new_folder(dataset: str, model: str) -> Path:
-    names = (Path("runs") / f"{dataset}-{model}-{number}" for number in count(1))
-    return next(path for path in names if not path.exists())
 
 
 def _run(source: Source, config: Config, out: Path, options: dict[str, Any]) -> Summary:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
+from lpgcn.cli.options import (
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+    new_name,
+    overwrite_option,
+    source_asked,
+)
 from lpgcn.cli.terminal import console, json_option, print_json, say
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -30,8 +38,9 @@ Examples:
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
-    help="The picture of the curves; runs/verify-DATASET.png if it is not given.",
+    help="The picture of the curves; a new one in runs/ if it is not given.",
 )
+@overwrite_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
@@ -40,6 +49,7 @@ def verify(
     config_file: Path | None,
     workers: int,
     plot: Path | None,
+    overwrite: bool,
     as_json: bool,
     **fields: Any,
 ) -> int:
@@ -63,9 +73,9 @@ def verify(
     if "planner" in wanted:
         chosen["other_planners"] = ()
     split = source_asked(dataset, fields).resolved().open()
-    picture = plot or (Path(f"runs/verify-{split.name}.png") if can_draw() else None)
+    picture = plot or (new_name(f"verify-{split.name}", ".png") if can_draw() else None)
     if picture is not None:
-        check_place(picture)
+        check_place(picture, overwrite=overwrite)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     lines: list[Comparison] = []
     screen = console(stderr=as_json)

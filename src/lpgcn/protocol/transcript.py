@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import msgspec
 
+from lpgcn.files import StorageError, storing
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
@@ -95,12 +96,14 @@ class Transcript:
         self._temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
 
     def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._temporary.open("wb")
+        with storing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._temporary.open("wb")
         return self
 
     def __call__(self, observation: Observation) -> None:
-        self._file.write(msgspec.json.encode(observation) + b"\n")
+        with storing(self._path):
+            self._file.write(msgspec.json.encode(observation) + b"\n")
 
     def __exit__(
         self,
@@ -108,9 +111,15 @@ class Transcript:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Also what was written before an error is worth keeping."""
-        self._file.close()
-        self._temporary.replace(self._path)
+        """Also what was written before an error is worth keeping, but for a full disk."""
+        try:
+            with storing(self._path):
+                self._file.close()
+                self._temporary.replace(self._path)
+        except StorageError:
+            self._temporary.unlink(missing_ok=True)
+            if kind is None:
+                raise
 
 
 def read(path: Path | str) -> list[Observation]:

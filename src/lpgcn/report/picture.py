@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lpgcn.errors import LpgcnError
+from lpgcn.files import check_output, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +24,7 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def check_place(path: Path) -> None:
+def check_place(path: Path, *, overwrite: bool) -> None:
     """Refuse now, before the work, what could not be drawn after it."""
     if path.suffix not in _KINDS:
         raise PictureError(f"{path} is not the name of a picture; use one of {', '.join(_KINDS)}")
@@ -30,7 +32,7 @@ def check_place(path: Path) -> None:
         raise PictureError(
             "a picture needs matplotlib, which is not installed; run `pip install 'lpgcn[plot]'`"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_output(path, overwrite=overwrite)
 
 
 def new_figure(width: float, height: float = 4.0) -> Figure:
@@ -41,8 +43,8 @@ def new_figure(width: float, height: float = 4.0) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture beside its place, then rename it, so that no half picture is left."""
-    check_place(path)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    figure.savefig(partial, dpi=120)
-    partial.replace(path)
+    """Whole or not at all."""
+    check_place(path, overwrite=True)
+    drawn = BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=120)
+    write_atomically(path, drawn.getvalue())

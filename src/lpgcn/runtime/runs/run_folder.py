@@ -24,7 +24,7 @@ from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, convert, read_config, read_toml, write_toml
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping
-from lpgcn.files import write_atomically
+from lpgcn.files import check_folder, storing, write_atomically
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
 from lpgcn.terms import Term, write_terms
@@ -109,7 +109,8 @@ class RunFolder:
         return self._progress_folder, self.state, self.model
 
     def check_free(self, *, overwrite: bool) -> None:
-        """Refuse a folder with another run, unless `overwrite`."""
+        """Refuse a folder with another run, unless `overwrite`, and what cannot be one."""
+        check_folder(self.path)
         present = [path for path in (*self._files, *self._folders) if path.exists()]
         # A run that did not get as far as its first step has left no more than that it tried.
         if not {*present} <= {self.state, self._data} and not overwrite:
@@ -203,7 +204,7 @@ class RunFolder:
         write_atomically(self._metrics, b"".join(line + b"\n" for line in kept))
 
     def append_metrics(self, metrics: EpochMetrics) -> None:
-        with self._metrics.open("ab") as file:
+        with storing(self._metrics), self._metrics.open("ab") as file:
             file.write(msgspec.json.encode(metrics) + b"\n")
 
     def write_summary(self, summary: Summary) -> None:
@@ -226,5 +227,6 @@ def _move(folders: Iterable[Path], target: Path) -> None:
     """Those that are there."""
     for folder in folders:
         if folder.exists():
-            target.mkdir(parents=True, exist_ok=True)
-            folder.rename(target / folder.name)
+            with storing(target):
+                target.mkdir(parents=True, exist_ok=True)
+                folder.rename(target / folder.name)

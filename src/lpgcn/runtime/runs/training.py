@@ -9,6 +9,7 @@ from pathlib import Path
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.files import check_output
 from lpgcn.protocol.transcript import Transcript, Witness
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine, Vectors
@@ -83,13 +84,15 @@ def train(
             f"a transcript needs --mode federated and one worker, which holds all parties; this is "
             f"{config.mode} with {workers}"
         )
+    if transcript:
+        check_output(Path(transcript), overwrite=overwrite)
+    if not resume:
+        folder.check_free(overwrite=overwrite)
     split = source.open()
     _check_heldout(split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     log = read_terms(Path(terms)) if terms else []
-    if not resume:
-        folder.check_free(overwrite=overwrite)
-    else:
+    if resume:
         _check_same(folder, run)
         log = _same_terms(folder, log)
         if summary := folder.summary():

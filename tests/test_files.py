@@ -1,0 +1,73 @@
+"""Files are whole or not there; what is in the way stays."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lpgcn.files import StorageError, check_folder, check_output, write_atomically
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """No file grows beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_atomically(path, b"old")
+    with disk_of(100), pytest.raises(StorageError, match=r"cannot write .*new/file: .*make room"):
+        write_atomically(path, bytes(1000))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path):
+        for write in (
+            lambda path: write_atomically(path, b"x"),
+            lambda path: check_output(path, overwrite=True),
+        ):
+            with pytest.raises(StorageError, match="is not a regular file"):
+                write(place)
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_an_output_that_is_there_is_replaced_only_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    check_output(path, overwrite=False)
+    path.write_text("mine")
+    with pytest.raises(StorageError, match="result is already there; replace it with --overwrite"):
+        check_output(path, overwrite=False)
+    check_output(path, overwrite=True)
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    check_folder(tmp_path / "a" / "b")
+    assert os.listdir(tmp_path) == ["file"]
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(StorageError, match="file is not a folder"):
+            check_folder(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(StorageError, match="cannot be written by this user"):
+        check_folder(tmp_path / "locked" / "run")
