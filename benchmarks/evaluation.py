@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpgcn.evaluation import evaluate, top_items
+from lpgcn.evaluation import Vectors, evaluate, top_items
 from lpgcn.evaluation.compiled import CompiledRanker
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
@@ -73,13 +73,15 @@ def main() -> None:
     items = generator.standard_normal((n_items, DIMENSION), dtype=np.float32)
     tensors = torch.from_numpy(users), torch.from_numpy(items)
     ranker = CompiledRanker(Threads(2))
-    evaluate(users[:8], items, train.only(np.arange(8)), test.only(np.arange(8)), [K], ranker)
+    evaluate(
+        Vectors(users[:8], items), train.only(np.arange(8)), test.only(np.arange(8)), [K], ranker
+    )
     seconds = best_of(
         arguments.rounds,
         {
             "bare scores + top-k": lambda: bare(*tensors, row_alignment=1),
             "bare scores + top-k, aligned rows": lambda: bare(*tensors, row_alignment=32),
-            "evaluate": lambda: evaluate(users, items, train, test, [K], ranker),
+            "evaluate": lambda: evaluate(Vectors(users, items), train, test, [K], ranker),
         },
     )
     print(f"Gowalla, {n_users} users x {n_items} items, d={DIMENSION}, k={K}, 2 threads")

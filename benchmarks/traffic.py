@@ -34,11 +34,13 @@ def measured(split: Split, config: Config, machine: Machine, steps: int) -> Traf
 
 def row(name: str, config: Config, traffic: TrafficSummary) -> str:
     up, down = traffic.up_per_step, traffic.down_per_step
-    paper_up, paper_down = traffic.paper_up_per_step, traffic.paper_down_per_step
+    plan = traffic.plan
+    assert plan is not None, "a simulated federation has a plan"
+    paper_up, paper_down = plan.paper_up_per_step, plan.paper_down_per_step
     pairs = ((up, paper_up), (down, paper_down), (up + down, paper_up + paper_down))
     return (
-        f"{name:9} {config.model:10} {config.virtual_items:>5} {traffic.planner:10} "
-        f"{traffic.convolution_clients:6} {traffic.max_load:6}"
+        f"{name:9} {config.model:10} {config.virtual_items:>5} {plan.planner:10} "
+        f"{plan.convolution_clients:6} {plan.max_load:6}"
     ) + "".join(
         f" {ours / 1e3:8.2f} {paper / 1e3:8.2f} {ours / paper:6.3f}" for ours, paper in pairs
     )

@@ -34,6 +34,10 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.integers(least, most or 2**31)
         case inspect.FloatType(ge=least, gt=above, le=most):
             return st.floats(least or above or 0, most or 1e9, exclude_min=above is not None)
+        case inspect.DictType(key_type=key, value_type=value):
+            return st.dictionaries(values_of(key), values_of(value), max_size=3)
+        case inspect.BoolType():
+            return st.booleans()
         case inspect.NoneType():
             return st.none()
         case inspect.StrType():

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from lpgcn.config import Config
     from lpgcn.data import Columns, Interactions, Split, load, read_split
     from lpgcn.errors import LpgcnError
+    from lpgcn.methods.training import train
     from lpgcn.runtime.runs.run_folder import Summary
     from lpgcn.runtime.runs.saved_model import Recommendation, Recommender
     from lpgcn.runtime.runs.source import Source
-    from lpgcn.runtime.runs.training import train
 
 __version__ = "0.1.0"
 
@@ -44,7 +44,7 @@ _ROOMS = {
     "lpgcn.runtime.runs.saved_model": ("Recommendation", "Recommender"),
     "lpgcn.runtime.runs.run_folder": ("Summary",),
     "lpgcn.runtime.runs.source": ("Source",),
-    "lpgcn.runtime.runs.training": ("train",),
+    "lpgcn.methods.training": ("train",),
 }
 
 

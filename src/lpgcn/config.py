@@ -21,7 +21,6 @@ from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
 
 Mode = Literal["centralized", "simulated", "federated"]
-Model = Literal["lightgcn", "lightgcn+"]
 Schedule = Literal["constant", "cosine"]
 Loss = Literal["bpr", "softmax"]
 Suite = Literal["sealed", "paper"]
@@ -35,6 +34,7 @@ MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
 LEAST_TEMPERATURE: Final = 0.075
 """From about .0704 down, e^(−2/τ) is below half of 2^-40, to whose multiples softmax rounds."""
+Option = bool | int | float | str
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
@@ -46,7 +46,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Everything that decides the bits of a run."""
 
     mode: Annotated[Mode, Meta(description="How the parties are run.")] = "centralized"
-    model: Annotated[Model, Meta(description="The backbone.")] = "lightgcn+"
+    model: Annotated[
+        str, Meta(description="What is trained: a backbone, or a method that `lpgcn models` lists.")
+    ] = "lightgcn+"
+    option: Annotated[
+        dict[str, Option],
+        Meta(description="A setting that only this model has, NAME=VALUE; see `lpgcn models`."),
+    ] = {}
     layers: Annotated[int, Meta(ge=1, le=16, description="Graph convolution layers L.")] = 3
     layer_weights: Annotated[
         tuple[Annotated[float, Meta(ge=0)], ...] | None,
@@ -252,11 +258,17 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def write_toml(path: Path, values: dict[str, Any]) -> None:
-    """A flat table. Absent values are left out, as TOML has no null."""
+    """A flat table, with tables in a line. Absent values are left out, as TOML has no null."""
     lines = [
-        # Strings, numbers and lists are written alike in JSON and TOML, but for this one character.
-        f"{key} = {msgspec.json.encode(value).decode()}\n".replace("\x7f", "\\u007f")
+        f"{key} = {_toml(value)}\n"
         for key, value in values.items()
-        if value is not None
+        if value is not None and value != {}
     ]
     write_atomically(path, "".join(lines).encode())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(its)}' for key, its in value.items())}}}"
+    # Strings, numbers and lists are written alike in JSON and TOML, but for this one character.
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import lpgcn
 from lpgcn.cli import main
 from lpgcn.data import Ids, Interactions
-from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.evaluation import Vectors
 
 QUICK = ["--layers", "1", "--dim", "8", "--batch-size", "20000", "--epochs", "3"]
 
@@ -72,7 +72,7 @@ def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> Non
     alone = replace(
         whole,
         card=msgspec.structs.replace(whole.card, n_users=1),
-        vectors=Vectors(whole.vectors.users[6:7], whole.vectors.items),
+        scorer=Vectors(whole.vectors.users[6:7], whole.vectors.items),
         user_ids=Ids.of([whole.user_ids[6]]),
         seen=Interactions.from_pairs([0] * len(own), own, 1, whole.card.n_items),
     )

@@ -15,6 +15,7 @@ from lpgcn.evaluation import (
     METRICS,
     Evaluation,
     EvaluationError,
+    Vectors,
     evaluate,
     per_user,
     to_fixed_point,
@@ -71,7 +72,7 @@ def test_equal_to_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
         ranx.Run(run),
         [name.replace("hitrate", "hit_rate") for name in NAMES],
     )
-    measured = evaluate(given.users, given.items, given.masked, heldout, KS)
+    measured = evaluate(Vectors(given.users, given.items), given.masked, heldout, KS)
     assert measured.n_users == len(relevant) < len(given.users)
     assert list(measured.values) == NAMES
     for name in NAMES:
@@ -98,11 +99,11 @@ def test_a_federation_gets_the_same_bits(seed: int, share: float, n_items: int) 
     ranker = CompiledRanker(Threads(2))
     if not len(members):
         with pytest.raises(EvaluationError, match="no user with held-out items"):
-            evaluate(given.users, given.items, masked, heldout, KS, ranker)
+            evaluate(Vectors(given.users, given.items), masked, heldout, KS, ranker)
         with pytest.raises(EvaluationError, match="no user with held-out items"):
             Evaluation.from_totals(NAMES, uploads.sum(axis=0), 0)
         return
-    together = evaluate(given.users, given.items, masked, heldout, KS, ranker)
+    together = evaluate(Vectors(given.users, given.items), masked, heldout, KS, ranker)
     assert together == Evaluation.from_totals(NAMES, uploads.sum(axis=0), len(members))
 
 
@@ -169,7 +170,7 @@ def test_senseless_cutoffs_are_refused(ks: tuple[int, ...]) -> None:
     with pytest.raises(EvaluationError, match="cutoffs"):
         per_user(ranked(given, 2), given.heldout, ks)
     with pytest.raises(EvaluationError, match="cutoffs"):
-        evaluate(given.users, given.items, given.masked, given.heldout, ks)
+        evaluate(Vectors(given.users, given.items), given.masked, given.heldout, ks)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])
@@ -188,6 +189,6 @@ def test_items_of_other_users_are_refused() -> None:
     given = world(3)
     others = given.heldout.only(np.arange(59))
     with pytest.raises(EvaluationError, match="held-out items of 59 users, expected 60"):
-        evaluate(given.users, given.items, given.masked, others, KS)
+        evaluate(Vectors(given.users, given.items), given.masked, others, KS)
     with pytest.raises(EvaluationError, match="masked items of 59 users, expected 60"):
-        evaluate(given.users, given.items, others, given.heldout, KS)
+        evaluate(Vectors(given.users, given.items), others, given.heldout, KS)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import lpgcn
-from lpgcn.config import Model
-from lpgcn.model.backbone import BACKBONES, Backbone
+from lpgcn.config import Config, ConfigError
+from lpgcn.model.backbone import BACKBONES, Backbone, backbone_of
 
 HOUSE = Path(lpgcn.__file__).parent
-NAMES = frozenset(get_args(Model))
-NAMERS = {"config.py", "model/backbone.py"}
+NAMES = BACKBONES.keys()
+NAMERS = {"config.py", "model/backbone.py", "methods/lp_gcn.py"}
+"""A compared method may be defined on a certain backbone."""
 A_FORMAT = {"data/readers.py"}
 """The text files that LightGCN's authors published their data in are called lightgcn, too."""
 
@@ -49,8 +49,10 @@ def test_a_name_would_be_found(tmp_path: Path, line: str) -> None:
     assert places(tmp_path) == {"one.py"}
 
 
-def test_every_model_of_the_configuration_has_a_backbone() -> None:
-    assert BACKBONES.keys() == NAMES
+def test_the_default_is_one_and_another_name_is_refused() -> None:
+    assert backbone_of(Config().model) is BACKBONES[Config().model]
+    with pytest.raises(ConfigError, match="no backbone; expected lightgcn or"):
+        backbone_of("ease")
 
 
 @pytest.mark.parametrize("backbone", BACKBONES.values(), ids=BACKBONES)

@@ -81,7 +81,7 @@ class Plainly:
 
     def __init__(self, reference: Any, split: Split, config: Config, batch: PooledBatch) -> None:
         reference.measure("valid")
-        softmax, kernels, vectors = Softmax.of(config), Plain(), reference.vectors()
+        softmax, kernels, vectors = Softmax.of(config), Plain(), reference.scorer()
         self.finals = vectors.users
         self.directions = softmax.directions(vectors.users, kernels).rows
         at_items = softmax.directions(vectors.items, kernels).rows
@@ -350,7 +350,7 @@ def test_a_final_vector_is_found_where_it_is_told(
     replies = in_phase(federation.replies, Phase.LOSS)
     assert len(replies) > N_USERS / 2
     for user, reply in replies.items():
-        assert found(traces(reference.vectors().users[user]), reply.user)
+        assert found(traces(reference.scorer().users[user]), reply.user)
 
 
 # Sizes.

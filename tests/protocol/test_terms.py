@@ -236,7 +236,7 @@ def test_any_history_gives_the_bits_of_the_centralised_model(
     history.follow(reference)
     found = present_rows(engine.inspector().state(), config, members)
     assert_same(found, present_rows(reference.state(), config, members))
-    found_vectors, vectors = engine.inspector().vectors(), reference.vectors()
+    found_vectors, vectors = engine.inspector().scorer(), reference.scorer()
     assert found_vectors.items.tobytes() == vectors.items.tobytes()
     assert found_vectors.users[members].tobytes() == vectors.users[members].tobytes()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lpgcn.checkpoints import CheckpointError, InFolder, InMemory
-from lpgcn.config import Config, Model
+from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split, load
 from lpgcn.model import batches
 from lpgcn.model.adam import STATE
@@ -160,7 +160,7 @@ class Autograd:
 )
 def test_agrees_with_autograd(
     split: Split,
-    model: Model,
+    model: str,
     layers: int,
     dim: int,
     batch_size: int,
@@ -284,7 +284,7 @@ class PooledAutograd(Autograd):
 def test_softmax_agrees_with_autograd(
     data: st.DataObject,
     split: Split,
-    model: Model,
+    model: str,
     layers: int,
     dim: int,
     temperature: float,
@@ -370,7 +370,7 @@ def test_threads_do_not_matter() -> None:
         for step in range(2):
             engine.step(0, step, 0.01)
         found = engine.measure("valid")
-        states.append((engine.take_loss(), found, engine.vectors(), engine.state()))
+        states.append((engine.take_loss(), found, engine.scorer(), engine.state()))
     (loss, found, vectors, state), (*same, other_vectors, other) = states
     assert [loss, found] == same
     assert vectors.users.tobytes() == other_vectors.users.tobytes()
@@ -379,7 +379,7 @@ def test_threads_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
-def test_training_that_diverges_says_where(model: Model) -> None:
+def test_training_that_diverges_says_where(model: str) -> None:
     split = split_of([(0, 0), (0, 1), (1, 0)], 2, 3)
     engine = Centralized(split, Config(model=model, dim=2, batch_size=3), MACHINE)
     engine.step(0, 0, 1e3)
@@ -524,7 +524,7 @@ def assert_glued(split: Split, config: Config, terms: list[Term], keeping: set[i
     assert_same(engine.state(), glued.state())
     assert engine.measure("valid") == glued.engine.measure("valid")
     members = np.array(glued.term.members)
-    found, expected = engine.inspector().vectors(), glued.engine.vectors()
+    found, expected = engine.inspector().scorer(), glued.engine.scorer()
     assert found.users[members].tobytes() == expected.users.tobytes()
     assert found.items.tobytes() == expected.items.tobytes()
     assert not np.delete(found.users, members, axis=0).any()
@@ -540,7 +540,7 @@ def assert_glued(split: Split, config: Config, terms: list[Term], keeping: set[i
     ],
     ids=["none", "two", "popular"],
 )
-def test_one_leaves_and_another_joins(model: Model, virtual: dict[str, Any]) -> None:
+def test_one_leaves_and_another_joins(model: str, virtual: dict[str, Any]) -> None:
     """In the middle of an epoch; what is kept later is not of the one who left."""
     pairs = [(u, i) for u in range(6) for i in range(11) if (3 * u + i * i) % 5 < 2 or i == u]
     split = split_of(pairs, 6, 16, [(u, 12 + u % 3) for u in range(6)])
@@ -564,7 +564,7 @@ def test_one_leaves_and_another_joins(model: Model, virtual: dict[str, Any]) -> 
 def test_a_log_of_terms_is_one_engine_for_each_of_them(
     data: st.DataObject,
     split: Split,
-    model: Model,
+    model: str,
     alpha: str,
     batch_size: int,
     keeping: set[int],
@@ -602,7 +602,7 @@ def actions_of(split: Split, config: Config, terms: Sequence[Term], kept: int) -
 
 
 @given(split=splits(), model=models, alpha=st.sampled_from(["0", "2"]), kept=st.integers(0, 2))
-def test_one_term_with_everybody_is_none(split: Split, model: Model, alpha: str, kept: int) -> None:
+def test_one_term_with_everybody_is_none(split: Split, model: str, alpha: str, kept: int) -> None:
     config = SMALL.changed(model=model, virtual_items=alpha)
     terms = [Term(epoch=0, step=0, members=tuple(range(split.n_users)))]
     actions = actions_of(split, config, (), kept)
@@ -614,7 +614,7 @@ def test_one_term_with_everybody_is_none(split: Split, model: Model, alpha: str,
 @settings(max_examples=40)
 @given(data=st.data(), split=splits(), model=models, kept=st.integers(0, 2))
 def test_going_on_from_a_checkpoint_ends_in_the_same_bits(
-    data: st.DataObject, split: Split, model: Model, kept: int
+    data: st.DataObject, split: Split, model: str, kept: int
 ) -> None:
     """In the middle of an epoch, and of a term; in the same engine, a new one, or another's."""
     terms = data.draw(st.one_of(st.just([]), logs(split.n_users)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpgcn.config import Config, Model
+from lpgcn.config import Config
 from lpgcn.data import Interactions, load
 from lpgcn.evaluation import EvaluationError
 from lpgcn.runtime.engines.centralized import Centralized
@@ -135,7 +135,7 @@ def test_an_error_of_a_client_comes_back_and_is_not_forgotten(source: Source) ->
 
 
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
-def test_two_processes_are_one(source: Source, model: Model) -> None:
+def test_two_processes_are_one(source: Source, model: str) -> None:
     """Everything that an engine gives, not only what a model is made of."""
     split, config = source.open(), CONFIG.changed(model=model, layers=2)
     planner = planner_for(split, config)
@@ -152,7 +152,7 @@ def test_two_processes_are_one(source: Source, model: Model) -> None:
             measured = engine.take_loss(), engine.measure("valid"), engine.measure("test")
             inspector = engine.inspector()
             assert inspector is not None
-            tables = {**inspector.state(), **vars(inspector.vectors())}
+            tables = {**inspector.state(), **vars(inspector.scorer())}
             found.append((measured, {name: table.tobytes() for name, table in tables.items()}))
         assert found[0] == found[1] == found[2]
         # What was sent is counted, not guessed: handles are random, sizes are not.

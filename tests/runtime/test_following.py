@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpgcn.cli import main
-from lpgcn.config import Config, Model
+from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
@@ -115,7 +115,7 @@ the last begins after the last epoch, so that it is that of the test."""
 @pytest.mark.parametrize("virtual_items", ["2", "1.0x"])
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 def test_a_log_written_by_hand(
-    source: Source, tmp_path: Path, model: Model, virtual_items: str
+    source: Source, tmp_path: Path, model: str, virtual_items: str
 ) -> None:
     config = CONFIG.changed(model=model, virtual_items=virtual_items)
     log = tmp_path / "terms.jsonl"
@@ -152,7 +152,7 @@ def changes(draw: st.DrawFn) -> Changes:
 
 @settings(max_examples=8)
 @given(model=st.sampled_from(["lightgcn", "lightgcn+"]), changed=changes())
-def test_any_log_of_a_federation(source: Source, model: Model, changed: Changes) -> None:
+def test_any_log_of_a_federation(source: Source, model: str, changed: Changes) -> None:
     config = CONFIG.changed(model=model)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)

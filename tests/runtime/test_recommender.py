@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import DataError, Ids, Interactions
-from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.evaluation import Vectors
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, ModelError, Recommender
 
-FILES = ("config.json", "ids.json", "vectors.safetensors")
+FILES = ("config.json", "ids.json", "scorer.safetensors")
 
 
 def made(seed: int = 0, n_users: int = 5, n_items: int = 9) -> Recommender:

@@ -15,6 +15,7 @@ from lpgcn.cli.evaluate import evaluate
 from lpgcn.cli.federation import federation
 from lpgcn.cli.host import host
 from lpgcn.cli.join import join
+from lpgcn.cli.models import models
 from lpgcn.cli.plan import plan
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
@@ -24,7 +25,9 @@ from lpgcn.cli.verify import verify
 
 __all__ = ["main"]
 
-COMMANDS = (demo, train, evaluate, recommend, verify, plan, data, serve, join, host, federation)
+COMMANDS = (
+    demo, train, models, evaluate, recommend, verify, plan, data, serve, join, host, federation,
+)  # fmt: skip
 
 main = Program(
     "lpgcn",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Container, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import click
 import msgspec
@@ -44,6 +45,25 @@ class NumberOrWord(click.ParamType[int | str]):
         except ValueError:
             expected = " or ".join(("a number", *self._words))
             self.fail(f"{value!r} is not {expected}.", param, ctx)
+
+
+class NamedValue(click.ParamType[tuple[str, Any]]):
+    """NAME=VALUE, the value as TOML has it, or else a text."""
+
+    name = "NAME=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not (name and equals):
+            self.fail(f"{value!r} is not of the form NAME=VALUE.", param, ctx)
+        try:
+            return name.replace("-", "_"), tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return name.replace("-", "_"), text
 
 
 class SectionedCommand(click.Command):
@@ -85,11 +105,17 @@ def field_options(
 
 def given(struct: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
     """The values of a struct's fields that were given as options."""
-    return {
+    found = {
         name: value
         for name in struct.__struct_fields__
         if (value := values.get(name)) is not None and value != ()
     }
+    tables = {
+        field.name
+        for field in msgspec.structs.fields(struct)
+        if get_origin(get_args(field.type)[0] if get_args(field.type) else None) is dict
+    }
+    return {name: dict(value) if name in tables else value for name, value in found.items()}
 
 
 config_option = click.option(
@@ -155,6 +181,8 @@ def _option(field: inspect.Field) -> dict[str, Any]:
         description = (kind.extra_json_schema or {}).get("description", "")
         kind = kind.type
     default = field.default if isinstance(field.default, tuple) else (field.default,)
+    if isinstance(kind, inspect.DictType):
+        default = ()
     shown = " ".join(str(value) for value in default if value is not None)
     # Click would show its own default, which is that the option was not given.
     default_text = f"  [default: {shown}]" if shown else ""
@@ -170,6 +198,8 @@ def _click_type(kind: inspect.Type) -> dict[str, Any]:
             return _click_type(inner)
         case inspect.UnionType(types=(inspect.IntType(), inspect.LiteralType(values=words))):
             return {"type": NumberOrWord([str(word) for word in words])}
+        case inspect.DictType():
+            return {"type": NamedValue(), "multiple": True}
         case inspect.VarTupleType(item_type=inner):
             return {**_click_type(inner), "multiple": True}
         case inspect.TupleType(item_types=(inner, *_) as inners):

@@ -115,22 +115,24 @@ def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
         [line.stage, line.direction, line.role, f"{line.messages:,}", size(line.bytes)]
         for line in traffic.ledger
     ]
-    paper = (
-        f"the paper's formulation has {size(traffic.paper_up_per_step)} and "
-        f"{size(traffic.paper_down_per_step)}"
+    shown = table(rows, "stage", "direction", "clients", "messages", "bytes", title="Traffic")
+    a_step = (
+        f"A client uploads {size(traffic.up_per_step)} and downloads "
+        f"{size(traffic.down_per_step)} a step, in {traffic.rounds_per_step} rounds"
     )
-    if traffic.steps:
-        ours = traffic.up_per_step + traffic.down_per_step
-        share = ours / max(traffic.paper_up_per_step + traffic.paper_down_per_step, 1)
-        a_step = (
-            f"A client uploads {size(traffic.up_per_step)} and downloads "
-            f"{size(traffic.down_per_step)} a step; {paper}: ours is {share:.0%} of both together."
-        )
-    else:
-        a_step = f"No step was taken since the run was resumed, so none was counted; {paper}."
+    if (plan := traffic.plan) is None:
+        return [shown, f"{a_step}: the mean of all clients, whether they take part in it or not."]
+    paper = (
+        f"the paper's formulation has {size(plan.paper_up_per_step)} and "
+        f"{size(plan.paper_down_per_step)}"
+    )
+    ours = traffic.up_per_step + traffic.down_per_step
+    share = ours / max(plan.paper_up_per_step + plan.paper_down_per_step, 1)
     return [
-        table(rows, "stage", "direction", "clients", "messages", "bytes", title="Traffic"),
-        f"Plan {traffic.planner}: {traffic.convolution_clients:,} convolution-clients, at most "
-        f"{traffic.max_load:,} neighbours each; the paper's C is {size(traffic.cost_per_client)}.",
-        a_step,
+        shown,
+        f"Plan {plan.planner}: {plan.convolution_clients:,} convolution-clients, at most "
+        f"{plan.max_load:,} neighbours each; the paper's C is {size(plan.cost_per_client)}.",
+        f"{a_step}; {paper}: ours is {share:.0%} of both together."
+        if traffic.steps
+        else f"No step was taken since the run was resumed, so none was counted; {paper}.",
     ]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Examples:
   lpgcn train demo --mode federated --virtual-items 10 --out runs/demo
   lpgcn train gowalla --config configs/gowalla.toml --lr 0.002 --at 5 --at 20
+  lpgcn train demo --model item-knn --option neighbours=100
   lpgcn train mine --train ratings.csv --user-column who --item-column what
   lpgcn train demo --mode centralized --terms federation/terms.jsonl --out runs/same
   lpgcn train --out runs/demo --resume""",
@@ -98,13 +99,15 @@ def train(
 
     DATASET is a name that `lpgcn data list` shows, or, with --train, what your own data is called.
     """
+    from lpgcn.methods.registry import configured
+
     if resume and (out is None or overwrite):
         raise click.UsageError("--resume needs --out, and goes without --overwrite.")
     wanted = asked(config_file, fields)
     if resume and out:
         source, config = _saved(out, data_asked(dataset, fields), wanted)
     else:
-        source, config = source_asked(dataset, fields), Config().changed(**wanted)
+        source, config = source_asked(dataset, fields), configured(wanted)
     out = out or new_name(f"{source.dataset}-{config.model}")
     options = {
         "resume": resume,
@@ -136,7 +139,7 @@ def _run(source: Source, config: Config, out: Path, options: dict[str, Any]) -> 
 
     progress = ProgressDisplay(out)
     try:
-        from lpgcn.runtime.runs.training import train as train_run
+        from lpgcn.methods.training import train as train_run
 
         with progress:
             return train_run(source, config, out=out, observer=progress, **options)

@@ -6,9 +6,18 @@ NumPy alone serves a client; `lpgcn.evaluation.compiled.CompiledRanker`, handed 
 
 from lpgcn.evaluation.early_stopping import EarlyStopping
 from lpgcn.evaluation.errors import EvaluationError
-from lpgcn.evaluation.metrics import METRICS, Evaluation, evaluate, per_user, to_fixed_point
+from lpgcn.evaluation.metrics import (
+    METRICS,
+    Evaluation,
+    UserMetrics,
+    evaluate,
+    per_user,
+    to_fixed_point,
+    user_metrics,
+)
 from lpgcn.evaluation.plain import PlainRanker
-from lpgcn.evaluation.ranking import Ranker, top_items
+from lpgcn.evaluation.ranking import Ranker, best_items, top_items
+from lpgcn.evaluation.scorers import Scorer, Vectors
 
 __all__ = [
     "METRICS",
@@ -17,8 +26,13 @@ __all__ = [
     "EvaluationError",
     "PlainRanker",
     "Ranker",
+    "Scorer",
+    "UserMetrics",
+    "Vectors",
+    "best_items",
     "evaluate",
     "per_user",
     "to_fixed_point",
     "top_items",
+    "user_metrics",
 ]

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from lpgcn import fixed_point
 from lpgcn.evaluation.errors import EvaluationError
-from lpgcn.evaluation.ranking import PLAIN, Ranker, top_items
-from lpgcn.model.kernels import Bits, Float64, Floats, Int64
+from lpgcn.evaluation.ranking import PLAIN, Ranker, best_items
+from lpgcn.evaluation.scorers import Scorer
+from lpgcn.model.kernels import Bits, Float64, Int64
 from lpgcn.ragged import Ragged
 
 UInt64 = npt.NDArray[np.uint64]
@@ -57,29 +58,50 @@ class Evaluation:
         return cls(means, count)
 
 
+@dataclass(frozen=True)
+class UserMetrics:
+    """Every metric of every user that has held-out items: what means are made of, and what tests of
+    significance need. A federation never has it: there each user knows its own only."""
+
+    users: Int64
+    values: dict[str, Float64]
+
+    def mean(self) -> Evaluation:
+        totals = (to_fixed_point(values).sum(dtype=np.uint64) for values in self.values.values())
+        return Evaluation.from_totals(self.values, totals, len(self.users))
+
+
 def evaluate(
-    user_vectors: Floats,
-    item_vectors: Floats,
+    scorer: Scorer,
     masked: Ragged,
     heldout: Ragged,
     ks: Sequence[int],
     ranker: Ranker = PLAIN,
 ) -> Evaluation:
     """Rank all items but the masked ones for every user with held-out items, and measure."""
+    return user_metrics(scorer, masked, heldout, ks, ranker).mean()
+
+
+def user_metrics(
+    scorer: Scorer,
+    masked: Ragged,
+    heldout: Ragged,
+    ks: Sequence[int],
+    ranker: Ranker = PLAIN,
+) -> UserMetrics:
+    """What `evaluate` measures, user by user."""
     for listing, kind in ((masked, "masked"), (heldout, "held-out")):
-        if len(listing) != len(user_vectors):
+        if len(listing) != scorer.n_users:
             raise EvaluationError(
                 f"found {kind} items of {len(listing)} users, "
-                f"expected {len(user_vectors)}, as many as there are user vectors"
+                f"expected {scorer.n_users}, as many as the model has"
             )
     _check_cutoffs(ks)
     users = np.flatnonzero(heldout.lengths)
-    if len(users) < len(user_vectors):
-        user_vectors, masked, heldout = user_vectors[users], masked.only(users), heldout.only(users)
-    top, _ = top_items(user_vectors, item_vectors, masked, max(ks), ranker)
-    measured = per_user(top, heldout, ks)
-    totals = (to_fixed_point(values).sum(dtype=np.uint64) for values in measured.values())
-    return Evaluation.from_totals(measured, totals, len(users))
+    if len(users) < scorer.n_users:
+        masked, heldout = masked.only(users), heldout.only(users)
+    top, _ = best_items(scorer, users, masked, max(ks), ranker)
+    return UserMetrics(users, per_user(top, heldout, ks))
 
 
 def per_user(top: Int64, heldout: Ragged, ks: Sequence[int]) -> dict[str, Float64]:

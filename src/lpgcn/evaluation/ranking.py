@@ -8,6 +8,8 @@ column to the last, do not, but it is slow. So a product only proposes: with δ_
 the two can be apart, an item is among the best k of u only if its product is not more than δ_u
 below the k-th best score. Those few are scored again, and the result is exactly the order of the
 definitive scores of all items.
+
+A scorer without vectors has no such bound. Its scores are taken as they are, in the same order.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import numpy as np
 
 from lpgcn.evaluation.errors import EvaluationError
 from lpgcn.evaluation.plain import PlainRanker
+from lpgcn.evaluation.scorers import Scorer, Vectors
+from lpgcn.evaluation.scorers.scorer import blocks
 from lpgcn.model.kernels import Float64, Floats, Int64
 from lpgcn.ragged import Ragged
 
@@ -56,26 +60,69 @@ def top_items(
     return ranker.rank(users, items, masked, _apart(users, items), min(k, len(items)))
 
 
-def _check(users: Floats, items: Floats, masked: Ragged, k: int) -> None:
-    if k < 1 or len(items) < 1:
+def best_items(
+    scorer: Scorer, users: Int64, masked: Ragged, k: int, ranker: Ranker = PLAIN
+) -> tuple[Int64, Float64]:
+    """What `top_items` says, for some users of a scorer; row r of `masked` is about users[r]."""
+    if isinstance(scorer, Vectors):
+        rows = scorer.users if _is_everybody(users, scorer) else scorer.users[users]
+        return top_items(rows, scorer.items, masked, k, ranker)
+    _check_masked(scorer.n_items, len(users), masked, k)
+    found = [
+        _best_of(scorer.scores(users[rows]), masked.only(rows), min(k, scorer.n_items))
+        for rows in blocks(np.arange(len(users)), scorer.n_items)
+    ]
+    empty = np.empty((0, min(k, scorer.n_items)))
+    top, scores = zip(*found, strict=True) if found else ((empty.astype(np.int64),), (empty,))
+    return np.concatenate(top), np.concatenate(scores)
+
+
+def _is_everybody(users: Int64, scorer: Scorer) -> bool:
+    return len(users) == scorer.n_users and bool((users == np.arange(len(users))).all())
+
+
+def _best_of(scores: Floats, masked: Ragged, k: int) -> tuple[Int64, Float64]:
+    """The best k of every row of scores, which are changed."""
+    if not np.isfinite(scores).all():
         raise EvaluationError(
-            f"cannot rank the best {k} of {len(items)} items: both must be positive"
+            "found scores that are not finite, so items cannot be ranked: the training diverged; "
+            "lower the learning rate"
         )
+    scores[masked.rows, masked.values] = -np.inf
+    place = scores.shape[1] - k
+    kth = np.partition(scores, place, axis=1)[:, place]
+    top = np.full((len(scores), k), -1, dtype=np.int64)
+    best = np.full((len(scores), k), -np.inf)
+    for row, least in enumerate(kth):
+        # Items ascend, and equal scores stay in that order; masked ones are never among the best.
+        items = np.flatnonzero((scores[row] >= least) & (scores[row] > -np.inf))
+        order = np.argsort(-scores[row, items], kind="stable")[:k]
+        top[row, : len(order)], best[row, : len(order)] = items[order], scores[row, items[order]]
+    return top, best
+
+
+def _check(users: Floats, items: Floats, masked: Ragged, k: int) -> None:
     if users.shape[1] != items.shape[1] or not users.shape[1]:
         raise EvaluationError(
             f"found user vectors of {users.shape[1]} and item vectors of {items.shape[1]} numbers, "
             "expected as many, and at least one: they belong to different models"
         )
-    if len(masked) != len(users):
+    _check_masked(len(items), len(users), masked, k)
+
+
+def _check_masked(n_items: int, n_users: int, masked: Ragged, k: int) -> None:
+    if k < 1 or n_items < 1:
+        raise EvaluationError(f"cannot rank the best {k} of {n_items} items: both must be positive")
+    if len(masked) != n_users:
         raise EvaluationError(
-            f"found masked items of {len(masked)} users, expected {len(users)}: "
+            f"found masked items of {len(masked)} users, expected {n_users}: "
             "pass the masked items of exactly the users that are ranked"
         )
     found = masked.values
-    if len(found) and not (found.min() >= 0 and found.max() < len(items)):
+    if len(found) and not (found.min() >= 0 and found.max() < n_items):
         raise EvaluationError(
             f"found masked items from {found.min()} to {found.max()}, expected 0 to "
-            f"{len(items) - 1}: the vectors and the interactions belong to different data sets"
+            f"{n_items - 1}: the model and the interactions belong to different data sets"
         )
 
 

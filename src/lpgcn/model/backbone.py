@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from lpgcn.config import Model
+from lpgcn.config import ConfigError
 from lpgcn.random import Purpose
 
 NodeKind = Literal["users", "items"]
@@ -44,7 +44,17 @@ BUILDING: Final = "item_users"
 """W, the item vectors that users are built from."""
 _ITEMS: Final = Table("items", Purpose.ITEM_EMBEDDING)
 
-BACKBONES: Final[Mapping[Model, Backbone]] = {
+BACKBONES: Final[Mapping[str, Backbone]] = {
     "lightgcn": Backbone({"items": _ITEMS, "users": Table("users", Purpose.USER_EMBEDDING)}),
     "lightgcn+": Backbone({"items": _ITEMS, BUILDING: Table("items", Purpose.ITEM_USER_EMBEDDING)}),
 }
+
+
+def backbone_of(model: str) -> Backbone:
+    """By its name in a configuration."""
+    if model not in BACKBONES:
+        raise ConfigError(
+            f"model is {model!r}, which is no backbone; expected {' or '.join(BACKBONES)}: other "
+            "models are trained as `lpgcn train --model` runs them, and in no federation of ours"
+        )
+    return BACKBONES[model]

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final, Literal, Union
 
 from lpgcn.config import Config
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbone import backbone_of
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
@@ -170,7 +170,7 @@ class PhaseOrder:
 
     @classmethod
     def of(cls, config: Config) -> PhaseOrder:
-        return cls(config.layers, BACKBONES[config.model].builds_users)
+        return cls(config.layers, backbone_of(config.model).builds_users)
 
     def layers_of(self, phase: Phase) -> range:
         """The layers that a phase comes for; none if this configuration does without it."""

@@ -9,14 +9,15 @@ from lpgcn.model.batches import Draw
 from lpgcn.plan import Plan
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
+from lpgcn.protocol.server.script import Script
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.runtime.planning import plan_cost
 
 _TRAINING = ("forward", "loss", "backward")
 
 
-class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of serialised messages; means over all clients."""
+class PlanFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a federation in which some clients compute items for others; bytes are means over all."""
 
     planner: str
     convolution_clients: int
@@ -24,15 +25,23 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The paper's C, in bytes per client and step."""
     max_load: int
     """The neighbours of the convolution-client that has most."""
-    steps: int
-    """Of the whole run, as its ledger is."""
-    up_per_step: float
-    """Upload per client and training step."""
-    down_per_step: float
     paper_up_per_step: float
     """What the paper's formulation would upload: one gradient per item and layer."""
     paper_down_per_step: float
+
+
+class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of serialised messages; means over all clients, whether they take part or not."""
+
+    steps: int
+    """Of the whole run, as its ledger is."""
+    rounds_per_step: int
+    """How often the server asks its clients something and waits for them."""
+    up_per_step: float
+    """Upload per client and training step."""
+    down_per_step: float
     ledger: list[Traffic]
+    plan: PlanFigures | None = None
 
 
 def summarise(
@@ -43,14 +52,17 @@ def summarise(
     paper_up, paper_down = paper_traffic(topology, config, batch).bytes(config)
     per_step = max(1, steps) * topology.n_clients
     return TrafficSummary(
-        planner=plan.planner,
-        convolution_clients=planned.convolution_clients,
-        cost_per_client=planned.bytes_per_client,
-        max_load=planned.load_max,
         steps=steps,
+        rounds_per_step=sum(1 for _ in Script(topology, config).step(batch)),
         up_per_step=ledger.bytes("up", *_TRAINING) / per_step,
         down_per_step=ledger.bytes("down", *_TRAINING) / per_step,
-        paper_up_per_step=paper_up / topology.n_clients,
-        paper_down_per_step=paper_down / topology.n_clients,
         ledger=ledger.lines(),
+        plan=PlanFigures(
+            planner=plan.planner,
+            convolution_clients=planned.convolution_clients,
+            cost_per_client=planned.bytes_per_client,
+            max_load=planned.load_max,
+            paper_up_per_step=paper_up / topology.n_clients,
+            paper_down_per_step=paper_down / topology.n_clients,
+        ),
     )

@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.config import Config, Model, Planner, Suite
+from lpgcn.config import Config, Planner, Suite
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
+from lpgcn.model.backbone import BACKBONES
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine, Tables
 from lpgcn.runtime.engines.federated import Federated
@@ -45,7 +46,7 @@ def verify(
     config: Config,
     *,
     epochs: int,
-    models: Sequence[Model] = get_args(Model),
+    models: Sequence[str] = tuple(BACKBONES),
     suites: Sequence[Suite] = get_args(Suite),
     virtual_items: Sequence[str] = ("0", "1.0x"),
     other_planners: Sequence[Planner] = ("cover", "greedy"),
@@ -85,8 +86,7 @@ def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measureme
         loss, valid = engine.take_loss(), engine.measure("valid")
         inspector = engine.inspector()
         assert inspector is not None, "these parties are on this machine"
-        vectors = inspector.vectors()
-        final = {"final users": vectors.users, "final items": vectors.items}
+        final = {f"final {name}": table for name, table in inspector.scorer().arrays().items()}
         yield loss, valid, inspector.state() | final
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbone import backbone_of
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats, Integers
@@ -70,7 +70,7 @@ class Owner:
             np.concatenate((outgoing.values, own)),
         )
         self.tables = tables or initial_tables(
-            BACKBONES[config.model].held("items"),
+            backbone_of(config.model).held("items"),
             seed,
             items,
             table_rows=about.n_items,

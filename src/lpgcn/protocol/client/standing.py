@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, PrivateKey
 from lpgcn.model.adam import STATE, Adam
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbone import backbone_of
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.wire import reading
@@ -124,11 +124,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def user_tables(config: Config) -> list[str]:
     """The names of the tables in which a user has a row."""
-    return sorted(BACKBONES[config.model].held("users"))
+    return sorted(backbone_of(config.model).held("users"))
 
 
 def item_tables(config: Config) -> list[str]:
-    return sorted(BACKBONES[config.model].held("items"))
+    return sorted(backbone_of(config.model).held("items"))
 
 
 def node_rows(tables: Mapping[str, Adam], sizes: Sizes, count: int) -> Nodes:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbone import backbone_of
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.propagation import Nodes
@@ -158,7 +158,7 @@ class User:
 def own_tables(about: Profile, config: Config) -> dict[str, Adam]:
     """The parameters of the user: e_u^(0), or none if users are built."""
     return initial_tables(
-        BACKBONES[config.model].held("users"),
+        backbone_of(config.model).held("users"),
         about.private_seed,
         np.array([about.index]),
         table_rows=about.n_users,

@@ -15,7 +15,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbone import backbone_of
 from lpgcn.model.batches import Draw, PooledBatch, groups
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
@@ -96,7 +96,7 @@ class Script:
         self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
         self._fan = FANS[self._sizes.suite.owner_push]
         self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
-        self._item_tables = sorted(BACKBONES[config.model].held("items"))
+        self._item_tables = sorted(backbone_of(config.model).held("items"))
         self.contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
         self._everybody = np.argsort(~topology.is_owner, kind="stable")

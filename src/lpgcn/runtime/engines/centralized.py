@@ -14,9 +14,9 @@ from lpgcn import fixed_point
 from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
-from lpgcn.evaluation import Evaluation, evaluate
+from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import STATE, Adam, Gradient
-from lpgcn.model.backbone import BACKBONES, BUILDING, NodeKind
+from lpgcn.model.backbone import BUILDING, NodeKind, backbone_of
 from lpgcn.model.batches import Draw
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats
@@ -34,7 +34,6 @@ from lpgcn.runtime.engines.engine import (
     Part,
     RunInterruptedError,
     Tables,
-    Vectors,
     masked_items,
 )
 from lpgcn.runtime.engines.objectives import at_nodes
@@ -70,7 +69,7 @@ class Centralized:
         _check_members(terms, split.n_users)
         self._kernels, self._ranker = machine.kernels, machine.ranker
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
-        self._backbone = BACKBONES[config.model]
+        self._backbone = backbone_of(config.model)
         self._enter(0)
         self._adam = self._initial()
         self._vectors: Vectors | None = None
@@ -210,14 +209,7 @@ class Centralized:
         self._vectors = Vectors(users.finish(items.push), items.finish(users.push))
         masked = masked_items(self._split, self._config, part).by_user
         heldout = _only(self._split.parts[part], self._members).by_user
-        return evaluate(
-            self._vectors.users,
-            self._vectors.items,
-            masked,
-            heldout,
-            self._config.cutoffs,
-            self._ranker,
-        )
+        return evaluate(self._vectors, masked, heldout, self._config.cutoffs, self._ranker)
 
     def keep(self) -> None:
         for name, adam in self._adam.items():
@@ -275,7 +267,7 @@ class Centralized:
     def inspector(self) -> Inspector:
         return self
 
-    def vectors(self) -> Vectors:
+    def scorer(self) -> Vectors:
         """Of the last measurement; zero for users who were no members then."""
         assert self._vectors is not None, "vectors are those of a measurement"
         return self._vectors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -11,8 +10,7 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import Evaluation
-from lpgcn.model.kernels import Floats
+from lpgcn.evaluation import Evaluation, Scorer
 
 if TYPE_CHECKING:
     # A client has vectors, too, but nothing of the server's.
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
 Part = Literal["valid", "test"]
 Tables = dict[str, npt.NDArray[Any]]
 """Parameters or optimiser state, by name."""
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """The final embeddings e_u and e_i: all that a recommendation needs."""
-
-    users: Floats
-    items: Floats
 
 
 class RunInterruptedError(LpgcnError):
@@ -41,8 +31,8 @@ class Inspector(Protocol):
     A network does not have it: there the state of a client never leaves its device.
     """
 
-    def vectors(self) -> Vectors:
-        """The final vectors of the last measurement, for the saved model."""
+    def scorer(self) -> Scorer:
+        """What the last measurement looked at, for the saved model."""
         ...
 
     def state(self) -> Tables:

@@ -17,11 +17,12 @@ from safetensors.numpy import load
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.evaluation import Vectors
+from lpgcn.model.backbone import backbone_of
 from lpgcn.protocol.server.server import Line, Planner, Watch
 from lpgcn.protocol.transcript import Witness
 from lpgcn.ragged import Int64
-from lpgcn.runtime.engines.engine import Inspector, Tables, Vectors
+from lpgcn.runtime.engines.engine import Inspector, Tables
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.one_process import Arguments, Calls, Host, OneProcess, profiles
 from lpgcn.runtime.hosts.workers import Workers
@@ -96,9 +97,9 @@ class _Inside:
 
     def __init__(self, split: Split, config: Config, host: Host, federation: Federation) -> None:
         self._split, self._host, self._federation = split, host, federation
-        self._tables = BACKBONES[config.model].tables
+        self._tables = backbone_of(config.model).tables
 
-    def vectors(self) -> Vectors:
+    def scorer(self) -> Vectors:
         tables = self._gathered("vectors")
         return Vectors(tables["users"], tables["items"])
 

@@ -20,6 +20,7 @@ from lpgcn.checkpoints import InFolder
 from lpgcn.config import Suite
 from lpgcn.data import DataError, Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
+from lpgcn.evaluation import Vectors
 from lpgcn.files import write_atomically
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
@@ -29,7 +30,6 @@ from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.ragged import Int64
-from lpgcn.runtime.engines.engine import Vectors
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About

@@ -18,7 +18,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.errors import LpgcnError
-from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.evaluation import Vectors
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, ending_with_parent, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials

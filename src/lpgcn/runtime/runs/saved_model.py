@@ -15,13 +15,15 @@ from safetensors.numpy import load_file
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import Evaluation, evaluate, top_items
+from lpgcn.evaluation import Evaluation, Scorer, UserMetrics, Vectors, best_items, user_metrics
+from lpgcn.evaluation.scorers import restored
 from lpgcn.files import write_atomically
 from lpgcn.runtime.arrays import packed
-from lpgcn.runtime.engines.engine import Part, Vectors, masked_items
+from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_SCORER: Final = "scorer.safetensors"
 
 
 class ModelError(LpgcnError):
@@ -35,6 +37,8 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     dataset: str
     fingerprint: str
     config: Config
+    scorer: str = Vectors.kind
+    """The kind of its scores."""
     n_users: int
     n_items: int
 
@@ -54,7 +58,7 @@ class _ModelIds(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Recommendation:
-    """An item and its score e_u·e_i."""
+    """An item and its score y_ui."""
 
     item: int | str
     score: float
@@ -62,19 +66,28 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommender:
-    """Final embeddings, external ids, and what each user already has."""
+    """Scores of all items, external ids, and what each user already has."""
 
     card: ModelCard
-    vectors: Vectors
+    scorer: Scorer
     user_ids: Ids
     item_ids: Ids
     seen: Interactions
 
+    @property
+    def vectors(self) -> Vectors:
+        """The final embeddings, where scores are their products."""
+        if isinstance(self.scorer, Vectors):
+            return self.scorer
+        raise ModelError(
+            f"a model of {self.card.config.model} has no vectors: its scores are of the kind "
+            f"{self.card.scorer}; ask it for recommendations, or train one that has vectors"
+        )
+
     def recommend(self, user: int | str, k: int = 20) -> list[Recommendation]:
-        """The k items with the highest e_u·e_i (Eq. 4) among those that the user does not have."""
-        row = self.user_ids.index_of(user)
-        seen = self.seen.by_user.only(np.array([row]))
-        top, scores = top_items(self.vectors.users[row : row + 1], self.vectors.items, seen, k)
+        """The k items with the highest score y_ui among those that the user does not have."""
+        row = np.array([self.user_ids.index_of(user)])
+        top, scores = best_items(self.scorer, row, self.seen.by_user.only(row), k)
         return [
             Recommendation(self.item_ids[item], score)
             for item, score in zip(top[0].tolist(), scores[0].tolist(), strict=True)
@@ -83,6 +96,10 @@ class Recommender:
 
     def evaluate(self, split: Split, at: Sequence[int], part: Part = "test") -> Evaluation:
         """The metrics of a part of the data set that the model was trained on, at any K."""
+        return self.user_metrics(split, at, part).mean()
+
+    def user_metrics(self, split: Split, at: Sequence[int], part: Part = "test") -> UserMetrics:
+        """What `evaluate` measures, user by user."""
         if split.fingerprint != self.card.fingerprint:
             raise ModelError(
                 f"the data has changed: the model was trained on {self.card.dataset} with "
@@ -91,19 +108,16 @@ class Recommender:
             )
         masked = masked_items(split, self.card.config, part).by_user
         heldout = split.parts[part].by_user
-        ranker = Machine.with_threads().ranker
-        vectors = self.vectors
-        return evaluate(vectors.users, vectors.items, masked, heldout, at, ranker)
+        return user_metrics(self.scorer, masked, heldout, at, Machine.with_threads().ranker)
 
     def save(self, folder: Path, *, mode: int = 0o666) -> None:
         """`config.json` is written last: a folder that has one is complete."""
         arrays = {
-            "users": self.vectors.users,
-            "items": self.vectors.items,
+            **self.scorer.arrays(),
             "seen_offsets": self.seen.by_user.offsets,
             "seen_items": self.seen.by_user.values,
         }
-        write_atomically(folder / "vectors.safetensors", packed(arrays), mode=mode)
+        write_atomically(folder / _SCORER, packed(arrays), mode=mode)
         ids = _ModelIds(list(self.user_ids), list(self.item_ids))
         write_atomically(folder / "ids.json", msgspec.json.encode(ids), mode=mode)
         card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
@@ -134,7 +148,7 @@ class Recommender:
                 "use the version of lpgcn that wrote it, or train the model anew"
             )
         card = msgspec.json.decode(about, type=ModelCard)
-        arrays = load_file(folder / "vectors.safetensors")
+        arrays = load_file(folder / _SCORER)
         ids = msgspec.json.decode((folder / "ids.json").read_bytes(), type=_ModelIds)
         seen = Interactions.from_pairs(
             np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
@@ -142,5 +156,5 @@ class Recommender:
             card.n_users,
             card.n_items,
         )
-        vectors = Vectors(arrays["users"], arrays["items"])
-        return cls(card, vectors, Ids(np.array(ids.users)), Ids(np.array(ids.items)), seen)
+        scorer = restored(card.scorer, arrays, seen.by_user)
+        return cls(card, scorer, Ids(np.array(ids.users)), Ids(np.array(ids.items)), seen)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.evaluation import Scorer
 from lpgcn.files import check_output
 from lpgcn.protocol.transcript import Transcript, Witness
 from lpgcn.runtime.engines.centralized import Centralized
-from lpgcn.runtime.engines.engine import Engine, Vectors
+from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.machine import Machine
@@ -25,6 +27,23 @@ from lpgcn.runtime.runs.source import Source, SourceError
 from lpgcn.terms import Term, TermError, read_terms
 
 __all__ = ["Observer", "Summary", "engine_for", "train"]
+
+
+class EngineFor(Protocol):
+    """What makes the engine of a run; `engine_for` does for backbones."""
+
+    def __call__(
+        self,
+        split: Split,
+        config: Config,
+        workers: int = 1,
+        threads: int | None = None,
+        observer: Observer | None = None,
+        witness: Witness | None = None,
+        *,
+        folder: Path | None = None,
+        terms: Sequence[Term] = (),
+    ) -> Engine: ...
 
 
 def engine_for(
@@ -65,6 +84,7 @@ def train(
     terms: Path | str | None = None,
     checkpoint_every: int | None = None,
     observer: Observer | None = None,
+    engine_for: EngineFor = engine_for,
 ) -> Summary:
     """Train, validate, test once, and save everything in the folder `out`.
 
@@ -75,6 +95,7 @@ def train(
     `transcript` everything that each of its parties receives is written to that file. With `terms`,
     the log of a federation whose members changed, a centralised run follows it. A checkpoint is
     written at every validation, about once a minute, and after `checkpoint_every` steps.
+    `engine_for` decides what is trained.
     """
     folder = RunFolder(Path(out))
     source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
@@ -109,23 +130,24 @@ def train(
 
         def save() -> None:
             if inspector := engine.inspector():
-                _model(split, config, inspector.vectors()).save(folder.model)
+                _model(split, config, inspector.scorer()).save(folder.model)
 
         observer.data_read(split)
         beginning = None if resume else folder.beginning(run, overwrite=overwrite, terms=log)
         return Loop(folder, run, engine, observer, save, checkpoint_every, beginning).finish()
 
 
-def _model(split: Split, config: Config, vectors: Vectors) -> Recommender:
+def _model(split: Split, config: Config, scorer: Scorer) -> Recommender:
     card = ModelCard(
         format=FORMAT,
         dataset=split.name,
         fingerprint=split.fingerprint,
         config=config,
+        scorer=scorer.kind,
         n_users=split.n_users,
         n_items=split.n_items,
     )
-    return Recommender(card, vectors, split.user_ids, split.item_ids, split.train)
+    return Recommender(card, scorer, split.user_ids, split.item_ids, split.train)
 
 
 def _check_heldout(split: Split) -> None:

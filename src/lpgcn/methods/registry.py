@@ -1,0 +1,144 @@
+"""Every model by its name: backbones, the methods that we are compared with, and those of other
+packages, which announce a `Method` as an entry point of the group `lpgcn.methods`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from lpgcn.checkpoints import InFolder
+from lpgcn.config import Config, Option
+from lpgcn.data import Split
+from lpgcn.methods.engine import Fitting
+from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
+from lpgcn.methods.method import Method, MethodError, check_torch, unknown
+from lpgcn.methods.popular import POPULAR
+from lpgcn.model.backbone import BACKBONES
+from lpgcn.protocol.transcript import Witness
+from lpgcn.runtime.engines.engine import Engine
+from lpgcn.runtime.machine import Machine
+from lpgcn.runtime.runs import training
+from lpgcn.runtime.runs.loop import Observer
+from lpgcn.terms import Term
+
+GROUP: Final = "lpgcn.methods"
+
+METHODS: Final = (POPULAR,)
+"""In the order in which they are shown."""
+
+
+def names() -> list[str]:
+    """Of everything that `--model` takes."""
+    return [*BACKBONES, LP_GCN, *(method.name for method in METHODS), *_announced()]
+
+
+def find(name: str) -> Method:
+    """A method by its name."""
+    for method in METHODS:
+        if method.name == name:
+            return method
+    if name in (others := _announced()):
+        return _loaded(others[name])
+    raise unknown(name, names())
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What `lpgcn models` says about one."""
+
+    name: str
+    summary: str
+    protects: str
+    settings: dict[str, Any]
+    """Fields of a configuration that it reads, with its defaults."""
+    options: dict[str, Any]
+    """Settings of its own."""
+    needs_torch: bool
+
+
+def described(name: str) -> Description:
+    if name in BACKBONES or name == LP_GCN:
+        backbone = name in BACKBONES
+        return Description(
+            name=name,
+            summary="graph convolution on the whole graph, or federated" if backbone else SUMMARY,
+            protects=PROTECTS,
+            settings=msgspec.to_builtins(Config(model=name)),
+            options={} if backbone else msgspec.to_builtins(LpGcnOptions()),
+            needs_torch=False,
+        )
+    method, plain = find(name), msgspec.to_builtins(configured({"model": name}))
+    return Description(
+        name=name,
+        summary=method.summary,
+        protects=method.protects,
+        settings={key: plain[key] for key in sorted(method.uses)},
+        options=msgspec.to_builtins(method.options()),
+        needs_torch=method.needs_torch,
+    )
+
+
+def _announced() -> dict[str, EntryPoint]:
+    """What other packages add; the names of ours stay ours."""
+    ours = {*BACKBONES, LP_GCN, *(method.name for method in METHODS)}
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in ours}
+
+
+@cache
+def _loaded(point: EntryPoint) -> Method:
+    found = point.load()
+    if not isinstance(found, Method):
+        raise MethodError(
+            f"the entry point {point.name!r} of the group {GROUP} is {point.value}, a "
+            f"{type(found).__name__}; expected a lpgcn.methods.Method"
+        )
+    return found
+
+
+def configured(wanted: dict[str, Any]) -> Config:
+    """What is asked for, and all else at the defaults of the model."""
+    model = wanted.get("model", Config().model)
+    known = model in BACKBONES or model == LP_GCN
+    defaults: dict[str, Option] = {} if known else dict(find(model).defaults)
+    return Config().changed(**{**defaults, **wanted})
+
+
+def engine_for(
+    split: Split,
+    config: Config,
+    workers: int = 1,
+    threads: int | None = None,
+    observer: Observer | None = None,
+    witness: Witness | None = None,
+    *,
+    folder: Path | None = None,
+    terms: Sequence[Term] = (),
+) -> Engine:
+    """What the configuration asks for, whatever it is: see `runtime.runs.training.engine_for`."""
+    if config.model in BACKBONES or config.model == LP_GCN:
+        return training.engine_for(
+            split, as_backbone(config), workers, threads, observer, witness, folder=folder,
+            terms=terms,
+        )  # fmt: skip
+    method = find(config.model)
+    method.check(config)
+    options = method.options_of(config)
+    if witness or terms or workers > 1:
+        raise MethodError(
+            f"{config.model} is computed in one process, without parties: workers, transcripts and "
+            "logs of terms are for federations of ours; leave these options out"
+        )
+    if method.needs_torch:
+        check_torch(config.model)
+    machine = Machine.with_threads(threads)
+    return Fitting(
+        partial(method.fit, split, config, options, machine),
+        split,
+        config,
+        machine,
+        checkpoints=None if folder is None else InFolder(folder),
+    )
