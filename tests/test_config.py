@@ -114,7 +114,7 @@ def test_dashes_and_underscores_are_alike(tmp_path: Path) -> None:
         ({"layers": 2.5}, "layers is 2.5; expected `int`, got `float`"),
         ({"at": []}, "at is"),
         ({"at": [20, 0]}, "at is"),
-        ({"model": "gcn"}, "model is 'gcn'; invalid enum value"),
+        ({"loss": "bpm"}, "loss is 'bpm'; invalid enum value"),
         ({"lr": math.inf}, "lr is inf; expected a finite number"),
         ({"lr": math.nan}, "lr is nan"),
         ({"init_deviation": 0.0}, "init_deviation is 0.0; expected `float` > 0"),

@@ -167,6 +167,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         self.load_limit  # noqa: B018
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
 
+    def __hash__(self) -> int:
+        """Options are a table, which has none of its own."""
+        return hash(msgspec.json.encode(self, order="deterministic"))
+
     @property
     def pooled(self) -> bool:
         """Whether negatives are in pools that many users share."""

@@ -46,6 +46,9 @@ def flags(config: Config) -> list[str]:
     """The configuration as somebody would type it."""
     words: list[str] = []
     for name, value in msgspec.structs.asdict(config).items():
+        if isinstance(value, dict):
+            words += [word for key, its in value.items() for word in ("--option", f"{key}={its}")]
+            continue
         for one in value if isinstance(value, tuple) else (value,):
             if one is not None:
                 words += [f"--{name.replace('_', '-')}", str(one)]

@@ -18,7 +18,7 @@ from lpgcn.config import Config, ConfigError
 from lpgcn.evaluation import Evaluation
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
-from lpgcn.runtime.runs import loop, training
+from lpgcn.runtime.runs import loop
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
 from lpgcn.runtime.runs.saved_model import ModelError, Recommender
 from lpgcn.runtime.runs.source import Source, SourceError
@@ -153,28 +153,29 @@ class Spy:
         assert all((found[name] == self.best[name]).all() for name in self.best)
 
 
-def spied(monkeypatch: pytest.MonkeyPatch) -> list[Spy]:
+def spied() -> tuple[Any, list[Spy]]:
+    """What makes engines, and those that it made."""
     spies: list[Spy] = []
 
     def make(split: Any, config: Config, *_: Any, **__: Any) -> Spy:
         spies.append(Spy(Centralized(split, config, Machine.with_threads(1))))
         return spies[-1]
 
-    monkeypatch.setattr(training, "engine_for", make)
-    return spies
+    return make, spies
 
 
 def test_the_test_set_is_looked_at_once_at_the_end_with_the_best_parameters(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, tmp_path: Path
 ) -> None:
-    spies = spied(monkeypatch)
+    engine_for, spies = spied()
     summary = train(
-        source, CONFIG.changed(eval_every=1, patience=4, epochs=9), out=tmp_path / "run"
-    )
+        source, CONFIG.changed(eval_every=1, patience=4, epochs=9), out=tmp_path / "run",
+        engine_for=engine_for,
+    )  # fmt: skip
     [spy] = spies
     assert spy.calls == 6 * [*STEPS_PER_EPOCH * ["step"], "valid"] + ["go back", "test"]
     assert (summary.epochs, summary.best_epoch) == (6, 2)
-    train(source, out=tmp_path / "run", resume=True)
+    train(source, out=tmp_path / "run", resume=True, engine_for=engine_for)
     assert len(spies) == 1
 
 
@@ -308,7 +309,7 @@ def test_options_about_files_go_with_a_file() -> None:
 
 
 def test_the_public_names_are_there() -> None:
-    assert (lpgcn.train, lpgcn.Config, lpgcn.Summary) == (train, Config, Summary)
+    assert (lpgcn.Config, lpgcn.Summary) == (Config, Summary)
     assert all(getattr(lpgcn, name) for name in lpgcn.__all__)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         lpgcn.trian  # noqa: B018
