@@ -193,3 +193,30 @@ def test_the_learning_rate_grows_then_falls(warmup: int, total: int) -> None:
 def test_recall_at_20_is_always_measured() -> None:
     assert Config(at=(5,)).cutoffs == (5, 20)
     assert Config(at=(20, 1, 20)).cutoffs == (1, 20)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layers": -1}, "layers is -1; expected `int` >= 1"),
+        ({"mode": "fedrated"}, "mode is 'fedrated'; invalid enum value"),
+        ({"epochs": 2.5}, "epochs is 2.5; expected `int`"),
+        ({"at": ()}, r"at is \(\); expected `array` of length >= 1"),
+        ({"at": (5, 0)}, r"at is \(5, 0\); expected `int` >= 1"),
+        ({"batch_size": "half"}, "batch_size is 'half'; invalid enum value"),
+    ],
+)
+def test_what_is_made_in_python_is_checked_as_what_is_read(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        Config(**values)
+    with pytest.raises(ConfigError, match=f"configuration: {message}"):
+        parse(values)
+
+
+def test_what_is_made_in_python_is_brought_into_its_form() -> None:
+    made = Config(at=[5, 20], lr=1, layers=1, layer_weights=[1, 2])  # type: ignore[arg-type]
+    assert made == parse({"at": [5, 20], "lr": 1.0, "layers": 1, "layer_weights": [1.0, 2.0]})
+    assert isinstance(made.lr, float) and made.layer_weights == (1.0, 2.0)
+    assert hash(made.at) == hash((5, 20))

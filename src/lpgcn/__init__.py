@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lpgcn.config import Config
-    from lpgcn.data import Columns, Interactions, Split, load, read_split
+    from lpgcn.data import Columns, Interactions, Split, Splitting, load, make_split, read_split
     from lpgcn.errors import LpgcnError
     from lpgcn.methods.training import train
     from lpgcn.runtime.runs.run_folder import Summary
@@ -31,15 +31,25 @@ __all__ = [
     "Recommender",
     "Source",
     "Split",
+    "Splitting",
     "Summary",
     "load",
+    "make_split",
     "read_split",
     "train",
 ]
 
 _ROOMS = {
     "lpgcn.config": ("Config",),
-    "lpgcn.data": ("Columns", "Interactions", "Split", "load", "read_split"),
+    "lpgcn.data": (
+        "Columns",
+        "Interactions",
+        "Split",
+        "Splitting",
+        "load",
+        "make_split",
+        "read_split",
+    ),
     "lpgcn.errors": ("LpgcnError",),
     "lpgcn.runtime.runs.saved_model": ("Recommendation", "Recommender"),
     "lpgcn.runtime.runs.run_folder": ("Summary",),
@@ -54,3 +64,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(room), name)
     raise AttributeError(f"module 'lpgcn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

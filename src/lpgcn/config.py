@@ -11,8 +11,9 @@ import difflib
 import math
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -148,6 +149,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dtype: Annotated[Dtype, Meta(description="Precision of all vectors.")] = "float32"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("lr", "reg", "init_deviation", "negative_weight"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected a finite number")
@@ -246,8 +248,29 @@ def convert(values: dict[str, Any], struct: type[Struct], where: str) -> Struct:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         key = re.split(r"\W", place)[0]
-        found = f"{key} is {values[key]!r}; " if key else ""
-        raise ConfigError(f"{where}: {found}{what[0].lower()}{what[1:]}") from error
+        raise ConfigError(f"{where}: {_found(key, values.get(key), what)}") from error
+
+
+def check_fields(struct: msgspec.Struct) -> None:
+    """What is made in Python is checked as if read from a file, which msgspec does not do itself;
+    a list where a tuple is meant, or 1 where 1.0 is, is brought into its form."""
+    for name, kind in _kinds(type(struct)).items():
+        value = getattr(struct, name)
+        try:
+            msgspec.structs.force_setattr(struct, name, msgspec.convert(value, kind, strict=True))
+        except msgspec.ValidationError as error:
+            what = str(error).partition(" - at `$")[0]
+            raise ConfigError(_found(name, value, what)) from error
+
+
+@cache
+def _kinds(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(struct, include_extras=True)
+
+
+def _found(key: str, value: object, what: str) -> str:
+    found = f"{key} is {value!r}; " if key else ""
+    return f"{found}{what[0].lower()}{what[1:]}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:

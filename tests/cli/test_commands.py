@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import lpgcn
 from lpgcn.cli import main
+from lpgcn.config import parse, read_toml
 from lpgcn.data import Ids, Interactions
 from lpgcn.evaluation import Vectors
 
@@ -41,13 +42,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     summary = report("train", "demo", "--out", out, "--eval-every", "2", "--at", "5", *QUICK)
     assert summary["out"] == str(out)
     assert summary["epochs"] == 3
+    assert parse(summary["config"]) == parse(read_toml(out / "config.toml"))
     assert summary == {"out": str(out), **json.loads((out / "summary.json").read_text())}
     return out
 
 
 def test_evaluate_finds_what_the_training_found(demo: Path) -> None:
     test = json.loads((demo / "summary.json").read_text())["test"]
-    assert report("evaluate", demo)["test"] == test
+    found = report("evaluate", demo)
+    assert found["test"] == test
+    assert (found["config"]["seed"], found["config"]["dim"]) == (0, 8)
     only = report("evaluate", demo, "--at", "5", "--at", "5")["test"]
     assert only == {name: value for name, value in test.items() if name.endswith("@5")}
     assert set(report("evaluate", demo, "--at", "7")["test"]) == {

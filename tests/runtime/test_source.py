@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lpgcn.config import Config
+from lpgcn.config import Config, ConfigError
 from lpgcn.data import DataError
 from lpgcn.runtime.runs.source import Source, SourceError
 
@@ -52,6 +52,7 @@ def test_ready_made_splits_have_no_seed(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"split": "latest"}, "split is 'latest'; invalid enum value"),
         ({"split_seed": -1}, "split_seed is -1; expected"),
         ({"split_seed": 2**63}, "expected a whole number from 0 to"),
         ({"train": "a", "valid": "b", "split_seed": 1}, "found --split-seed and a ready-made"),
@@ -67,5 +68,5 @@ def test_ready_made_splits_have_no_seed(name: str) -> None:
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, object], message: str) -> None:
-    with pytest.raises(SourceError, match=message):
+    with pytest.raises((SourceError, ConfigError), match=message):
         Source(dataset="ml-100k", **options)  # type: ignore[arg-type]

@@ -311,5 +311,6 @@ def test_options_about_files_go_with_a_file() -> None:
 def test_the_public_names_are_there() -> None:
     assert (lpgcn.Config, lpgcn.Summary) == (Config, Summary)
     assert all(getattr(lpgcn, name) for name in lpgcn.__all__)
+    assert sorted(lpgcn.__all__) == [name for name in dir(lpgcn) if not name.startswith("_")]
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         lpgcn.trian  # noqa: B018

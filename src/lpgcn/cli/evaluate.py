@@ -32,7 +32,7 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
     split = run.source.open()
     found = model.evaluate(split, sorted(set(at)) or run.config.cutoffs)
     if as_json:
-        about = {"dataset": split.name, "fingerprint": split.fingerprint}
+        about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
         print_json({**about, "test": found.values, "test_users": found.n_users})
         return
     title = f"{split.name} · {run.config.model} · {found.n_users:,} users tested"

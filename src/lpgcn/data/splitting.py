@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ class Splitting:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.by not in get_args(SplitName):
+            known = ", ".join(get_args(SplitName))
+            raise DataError(f"unknown way to split {self.by!r}; the ways are {known}")
         check_ratio(self.ratio)
         if not 0 <= self.valid_ratio < 1:
             raise DataError(

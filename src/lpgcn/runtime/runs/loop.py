@@ -223,6 +223,7 @@ class Loop:
             test=test.values,
             test_users=test.n_users,
             traffic=engine.traffic(),
+            config=run.config,
         )
         self._folder.write_summary(summary)
         self._observer.run_ended(engine)

@@ -85,6 +85,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     test: dict[str, float]
     test_users: int
     traffic: TrafficSummary | None = None
+    config: Config | None = None
+    """With the seed. Summaries that are older than this field have none."""
 
 
 class RunFolder:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from lpgcn.config import check_fields
 from lpgcn.errors import LpgcnError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Source(
     ] = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.split_seed < 2**63:
             raise SourceError(
                 f"split_seed is {self.split_seed}; expected a whole number from 0 to 2^63 - 1"
