@@ -13,6 +13,7 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Interactions, load
 from lpgcn.evaluation import EvaluationError
+from lpgcn.runtime.engines import federated
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
@@ -103,9 +104,28 @@ def test_a_worker_that_is_killed_is_an_error_now_and_later() -> None:
     workers = Workers([], 2)
     workers._workers[0]._process.kill()
     for _ in range(2):
-        with pytest.raises(WorkerError):
+        with pytest.raises(WorkerError, match=r"by signal 9 \(SIGKILL\).*--resume"):
             dict(workers.perform("export", [(0, b""), (1, b"")]))
     workers.close()
+
+
+def test_there_are_no_more_processes_than_clients(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def started(profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None) -> Workers:
+        asked.append(count)
+        return Workers(profiles, min(count, 2), folder)
+
+    monkeypatch.setattr(federated, "Workers", started)
+    split = source.open()
+    engine = Federated(split, CONFIG, planner_for(split, CONFIG), workers=10_000)
+    try:
+        engine.begin()
+    finally:
+        engine.close()
+    assert asked == [split.n_users]
 
 
 def test_a_call_that_broke_off_is_not_taken_up_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final, Self
 
@@ -14,6 +15,8 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.runs.loop import Observer
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
 
+SECONDS_BETWEEN: Final = 10.0
+"""Two lines about steps, where there is no bar."""
 _STAGES: Final = {
     Phase.KEYS: "every client makes a key pair",
     Phase.SHARE_KEY: "one client makes the shared key and seals it to all",
@@ -37,6 +40,7 @@ class ProgressDisplay(Observer):
         self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
         self._loss = ""
+        self._step, self._steps, self._line_at = 0, 0, time.monotonic()
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)
         self._bar = rich_progress.Progress(
@@ -85,7 +89,9 @@ class ProgressDisplay(Observer):
         if self.began:
             self._bar.remove_task(self._task)
         self.began = True
-        self._epochs = run.config.epochs
+        self._epochs, self._step, self._steps = run.config.epochs, so_far.step, steps_per_epoch
+        self._epoch = so_far.epoch
+        self._line_at = time.monotonic()
         self._validated = self._best = so_far.best
         self._bar.start()
         self._task = self._bar.add_task(
@@ -102,6 +108,11 @@ class ProgressDisplay(Observer):
 
     def step_done(self) -> None:
         self._bar.advance(self._task)
+        self._step += 1
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._line_at > SECONDS_BETWEEN:
+            self._line_at = now
+            say(f"epoch {self._of(self._epoch + 1)}, step {self._step:,} of {self._steps:,}")
 
     def epoch_done(self, metrics: EpochMetrics) -> None:
         if metrics.valid:
@@ -114,9 +125,11 @@ class ProgressDisplay(Observer):
         if self._validated and self._best:
             figures += f"  Recall@20 {_recall(self._validated):.4f}"
             figures += f"  best {_recall(self._best):.4f} at {self._best.epoch}"
+        self._epoch, self._step = metrics.epoch, 0
         epoch = self._of(metrics.epoch)
         self._bar.update(self._task, description=epoch, figures=figures)
         if metrics.valid and not self._console.is_terminal:
+            self._line_at = time.monotonic()
             say(f"epoch {epoch}  {figures}  {duration(metrics.seconds)}")
 
     def _of(self, epoch: int) -> str:

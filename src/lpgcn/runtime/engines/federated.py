@@ -50,9 +50,10 @@ class Federated(Federation):
 
         def start() -> Host:
             started = profiles(split, config, len(members))
-            if workers == 1 or witness is not None:
+            processes = min(workers, split.n_users)
+            if processes == 1 or witness is not None:
                 return OneProcess(dict(started), witness, clients)
-            return Workers(started, workers, clients)
+            return Workers(started, processes, clients)
 
         self._host = _StartedWhenAsked(start)
         self._inspector = _Inside(split, config, self._host, self)

@@ -89,8 +89,18 @@ class Worker:
                 try:
                     self._inbox.put(_read(pipe, Answer))
                 except WorkerError as error:
-                    self._inbox.put((type(error).__name__, str(error), {}))
+                    self._inbox.put((type(error).__name__, f"{error}{self._end()}", {}))
                     return
+
+    def _end(self) -> str:
+        """How the process ended, and what to do."""
+        code = self._process.wait()
+        how = f"with exit code {code}; its output above says why"
+        if code < 0:
+            how = f"by signal {-code} ({signal.Signals(-code).name})"
+            if -code == signal.SIGKILL:
+                how += ", as the system does that runs out of memory"
+        return f", ended {how}; continue the run with --resume"
 
 
 class Workers:
@@ -175,13 +185,13 @@ def _write(pipe: IO[bytes], value: Any) -> None:
         pipe.write(data)
         pipe.flush()
     except BrokenPipeError as error:
-        raise WorkerError("a worker process stopped; its output above says why") from error
+        raise WorkerError("a worker process stopped") from error
 
 
 def _read(pipe: IO[bytes], kind: Any) -> Any:
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
-        raise WorkerError("a worker process stopped; its output above says why")
+        raise WorkerError("a worker process stopped")
     length = _LENGTH.unpack(head)[0]
     body = pipe.read(length)
     if len(body) < length:

@@ -1,0 +1,38 @@
+"""What is told about a run while it runs, where there is no terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lpgcn.cli import progress
+from lpgcn.config import Config
+from lpgcn.evaluation import EarlyStopping
+from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
+from lpgcn.runtime.runs.source import Source
+
+
+def test_steps_are_told_from_time_to_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes 4 s here, so that every third one is told of, counted from the last line."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    run = Run(source=Source(dataset="demo"), config=Config(epochs=2), fingerprint="0" * 64)
+    with progress.ProgressDisplay(Path("out")) as display:
+        display.run_began(run, 7, Progress(stopping=EarlyStopping(5)))
+        capsys.readouterr()
+        for epoch in (1, 2):
+            for _ in range(7):
+                now[0] += 4
+                display.step_done()
+            valid = {"recall@20": 0.5} if epoch == 2 else None
+            display.epoch_done(EpochMetrics(epoch=epoch, seconds=now[0], loss=0.25, valid=valid))
+    assert capsys.readouterr().err.splitlines() == [
+        "epoch 1/2, step 3 of 7",
+        "epoch 1/2, step 6 of 7",
+        "epoch 2/2, step 2 of 7",
+        "epoch 2/2, step 5 of 7",
+        "epoch 2/2  loss 0.2500  Recall@20 0.5000  best 0.5000 at 2  56.0 s",
+    ]
