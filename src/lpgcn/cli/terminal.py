@@ -67,6 +67,7 @@ def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -
         "precision": "Precision",
         "hitrate": "Hit rate",
         "mrr": "MRR",
+        "map": "MAP",
     }
 
     def full(metric: str) -> str:

@@ -1,4 +1,4 @@
-"""Recall, NDCG, Precision, HitRate and MRR at K, per user, and their exact means over users.
+"""Recall, NDCG, Precision, HitRate, MRR and MAP at K, per user, and their exact means over users.
 
 A value of a user has the same bits whether it is computed alone or among all users, and a mean does
 not depend on the order of the users: values are rounded to multiples of 2^-32 and added as integers
@@ -23,7 +23,7 @@ from lpgcn.ragged import Ragged
 
 UInt64 = npt.NDArray[np.uint64]
 
-METRICS: Final = ("recall", "ndcg", "precision", "hitrate", "mrr")
+METRICS: Final = ("recall", "ndcg", "precision", "hitrate", "mrr", "map")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def per_user(top: Int64, heldout: Ragged, ks: Sequence[int]) -> dict[str, Float6
 
     With h_r = 1 if the item of rank r is held out (else 0), and H held-out items:
     Recall = Σ_{r≤K} h_r / H, Precision = Σ_{r≤K} h_r / K, HitRate = max_{r≤K} h_r,
-    MRR = max_{r≤K} h_r / r, NDCG = Σ_{r≤K} h_r / log2(r+1) over Σ_{r≤min(K,H)} 1 / log2(r+1).
+    MRR = max_{r≤K} h_r / r, NDCG = Σ_{r≤K} h_r / log2(r+1) over Σ_{r≤min(K,H)} 1 / log2(r+1),
+    MAP = Σ_{r≤K} h_r (Σ_{s≤r} h_s / r) / H, as trec_eval has it: over H, also where K is less.
     `top` is what `top_items` gave for a k of at least max K: ranks without a column hold no item.
     A row without held-out items gets 0 everywhere; leave it out of means.
     """
@@ -121,6 +122,7 @@ def per_user(top: Int64, heldout: Ragged, ks: Sequence[int]) -> dict[str, Float6
     n_hits = hits.cumsum(axis=1)
     dcg = np.where(hits, discounts[:n_ranks], 0.0).cumsum(axis=1)
     ideal_dcg = discounts.cumsum()
+    precisions = np.where(hits, n_hits / np.arange(1, n_ranks + 1), 0.0).cumsum(axis=1)
     first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf)
     values: dict[str, Float64] = {}
     for k in ks:
@@ -131,6 +133,7 @@ def per_user(top: Int64, heldout: Ragged, ks: Sequence[int]) -> dict[str, Float6
         values[f"precision@{k}"] = found / k
         values[f"hitrate@{k}"] = (found > 0).astype(np.float64)
         values[f"mrr@{k}"] = np.where(first <= k, 1 / first, 0.0)
+        values[f"map@{k}"] = precisions[:, last] / np.maximum(n_heldout, 1)
     return values
 
 
