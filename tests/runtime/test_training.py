@@ -113,6 +113,72 @@ def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
         assert [line.epoch for line in RunFolder(out).metrics()] == [*range(1, EPOCHS + 1)]
 
 
+@settings(deadline=None, max_examples=12)
+@given(
+    lengths=st.lists(st.integers(1, EPOCHS), min_size=1, max_size=3, unique=True).map(sorted),
+    eval_every=st.integers(1, EPOCHS),
+    seconds_to_lose=st.sampled_from([-1.0, 60.0]),
+    stopped_after=st.integers(1, EPOCHS * STEPS_PER_EPOCH),
+)
+@example([1], 5, 60.0, 1)
+@example([2], 2, 60.0, 1)
+@example([3], 2, -1.0, 2)
+def test_a_finished_run_that_is_made_longer_ends_in_the_bits_of_a_long_one(
+    source: Source,
+    lengths: list[int],
+    eval_every: int,
+    seconds_to_lose: float,
+    stopped_after: int,
+) -> None:
+    config = CONFIG.changed(eval_every=eval_every, model="lightgcn")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if config not in uninterrupted:
+            train(source, config, out=Path(folder) / "whole")
+            uninterrupted[config] = result(Path(folder) / "whole")
+        patch.setattr(loop, "SECONDS_TO_LOSE", seconds_to_lose)
+        out = Path(folder) / "parts"
+        for number, epochs in enumerate(lengths):
+            short = config.changed(epochs=epochs)
+            assert train(source, short, out=out, resume=number > 0).epochs == epochs
+        try:
+            train(source, config, out=out, resume=True, observer=InterruptAfter(stopped_after))
+        except Interruption:
+            train(source, config, out=out, resume=True)
+        assert result(out) == uninterrupted[config]
+        assert RunFolder(out).describe().config == config
+
+
+@pytest.mark.parametrize("mode", ["simulated", "federated"])
+def test_a_federation_can_be_made_longer_too(source: Source, tmp_path: Path, mode: Any) -> None:
+    config = CONFIG.changed(mode=mode, epochs=4, eval_every=3, planner="cover", layers=1, dim=4)
+    train(source, config, out=tmp_path / "whole")
+    train(source, config.changed(epochs=2), out=tmp_path / "parts")
+    train(source, config, out=tmp_path / "parts", resume=True)
+    assert result(tmp_path / "parts") == result(tmp_path / "whole")
+
+
+def test_a_run_that_stopped_early_stops_there_again(source: Source, tmp_path: Path) -> None:
+    config = CONFIG.changed(patience=1, eval_every=1, lr=1e-9, epochs=3)
+    first = train(source, config, out=tmp_path / "run")
+    again = train(source, config.changed(epochs=5), out=tmp_path / "run", resume=True)
+    assert again.epochs == first.epochs < 3
+    assert again.test == first.test
+
+
+def test_a_run_whose_rates_depend_on_its_length_is_not_made_longer(
+    source: Source, tmp_path: Path
+) -> None:
+    config = CONFIG.changed(schedule="cosine", epochs=1)
+    train(source, config, out=tmp_path)
+    before = result(tmp_path)
+    with pytest.raises(RunFolderError, match=r"has 1 epochs, and the learning rate .*cosine"):
+        train(source, config.changed(epochs=2), out=tmp_path, resume=True)
+    train(source, CONFIG.changed(epochs=2), out=tmp_path / "two")
+    with pytest.raises(RunFolderError, match="has epochs 2, not 1"):
+        train(source, CONFIG.changed(epochs=1), out=tmp_path / "two", resume=True)
+    assert result(tmp_path) == before
+
+
 @dataclass
 class Spy:
     """An engine that writes down what it is asked to do."""

@@ -106,6 +106,8 @@ class Loop:
         for number in reversed(numbers):
             try:
                 progress = self._folder.progress(number)
+                if self._was_the_last(progress):
+                    continue
                 renewed = self._engine.resume(number)
             except CheckpointError as error:
                 if number == numbers[0]:
@@ -121,6 +123,13 @@ class Loop:
             self._begin()
         self._beginning = None
         return False
+
+    def _was_the_last(self, progress: Progress) -> bool:
+        """Whether this is after an epoch that was validated for being the last one, of a run that
+        is longer now: as if it had always been, it goes on from the checkpoint before that."""
+        epoch = progress.epoch
+        validated = not progress.step and progress.stopping.epoch == epoch > 0
+        return validated and epoch != self._config.epochs and bool(epoch % self._config.eval_every)
 
     def _begin(self) -> None:
         """Until it is done: who was interrupted tries again, in the next stretch."""

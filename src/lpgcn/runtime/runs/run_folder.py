@@ -171,6 +171,11 @@ class RunFolder:
         source = convert(values, Source, str(self._data))
         return Run(source=source, config=read_config(self._config), fingerprint=fingerprint)
 
+    def extend(self, config: Config) -> None:
+        """The run is to be longer. Its summary goes first: without it a run is not finished."""
+        self._summary.unlink(missing_ok=True)
+        write_toml(self._config, msgspec.to_builtins(config))
+
     def save_progress(self, number: int, progress: Progress) -> None:
         """Written last: with it a checkpoint of the run is complete."""
         self._progress.write(number, msgspec.json.encode(progress))

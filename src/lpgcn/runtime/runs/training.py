@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
 from lpgcn.data import Split
@@ -89,7 +91,8 @@ def train(
     """Train, validate, test once, and save everything in the folder `out`.
 
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
-    and ends in the same bits as if it had never been interrupted. A finished run is left as it is.
+    and ends in the same bits as if it had never been interrupted. A finished run is left as it is,
+    unless the configuration has more epochs: then it ends in the bits of a longer run.
     `workers` is the number of processes over which a federation's clients are spread, `threads`
     that of the threads of any other run; neither changes a bit. With
     `transcript` everything that each of its parties receives is written to that file. With `terms`,
@@ -116,6 +119,8 @@ def train(
     if resume:
         _check_same(folder, run)
         log = _same_terms(folder, log)
+        if config.epochs > folder.describe().config.epochs:
+            folder.extend(config)
         if summary := folder.summary():
             return summary
     keep_freed_memory()
@@ -172,7 +177,16 @@ def _same_terms(folder: RunFolder, log: list[Term]) -> list[Term]:
 
 
 def _check_same(folder: RunFolder, run: Run) -> None:
+    """That a run is what it was; but it may be longer, where its beginning is the same then."""
     saved = folder.describe()
+    if run.config.epochs > saved.config.epochs:
+        if saved.config.schedule != "constant":
+            raise RunFolderError(
+                f"the run in {folder.path} has {saved.config.epochs} epochs, and the learning rate "
+                f"of each depends on that number (schedule {saved.config.schedule}): a longer run "
+                "would have begun otherwise; begin another one with another --out"
+            )
+        saved = replace(saved, config=replace(saved.config, epochs=run.config.epochs))
     for found, wanted in ((saved.source, run.source), (saved.config, run.config)):
         for key in found.__struct_fields__:
             if getattr(found, key) != getattr(wanted, key):
