@@ -186,7 +186,7 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["train", "demo", "--lairs", "2"], "NoSuchOption", "--layers"),
         (["train", "demo", "--layers", "0"], "ConfigError", "layers is 0"),
-        (["train", "demo", "--model", "gcn"], "BadParameter", "lightgcn"),
+        (["train", "demo", "--model", "gcn"], "ConfigError", "lightgcn"),
         (["train", "dmo"], "DataError", "Did you mean 'demo'"),
         (["train"], "UsageError", "DATASET"),
         (["train", "demo", "--format", "csv"], "SourceError", "--train"),

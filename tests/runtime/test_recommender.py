@@ -79,5 +79,5 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path, name: str) -> Non
 def test_a_model_of_another_version_is_an_error(tmp_path: Path) -> None:
     made().save(tmp_path)
     (tmp_path / "config.json").write_text('{"format": 99, "new": true}')
-    with pytest.raises(ModelError, match="has format 99, expected 1"):
+    with pytest.raises(ModelError, match=f"has format 99, expected {FORMAT}"):
         Recommender.load(tmp_path)
