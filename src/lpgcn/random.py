@@ -60,6 +60,8 @@ class Purpose(IntEnum):
     GROUP = 16
     """Which clients share a pool of negatives."""
     POOL = 17
+    ROUND = 18
+    """Which clients take part in a round of a federated method that has rounds of clients."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

@@ -9,6 +9,7 @@ from lpgcn.methods.method import (
     Method,
     MethodError,
     NoOptions,
+    UserRounds,
 )
 from lpgcn.methods.traffic import RoundTraffic
 
@@ -22,4 +23,5 @@ __all__ = [
     "MethodError",
     "NoOptions",
     "RoundTraffic",
+    "UserRounds",
 ]

@@ -8,9 +8,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from lpgcn.config import Config, ConfigError, convert
 from lpgcn.data import Split
@@ -38,6 +39,12 @@ class MethodError(LpgcnError):
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a method that has no settings of its own."""
+
+
+class UserRounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of a federated method whose steps are rounds of users."""
+
+    users_a_round: Annotated[int, Meta(ge=1, description="Clients that take part in a step.")] = 100
 
 
 class Losses(NamedTuple):

@@ -15,8 +15,10 @@ from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, Option
 from lpgcn.data import Split
 from lpgcn.methods.engine import Fitting
+from lpgcn.methods.factorisation import BPR, FEDMF
 from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
 from lpgcn.methods.method import Method, MethodError, check_torch, unknown
+from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
 from lpgcn.model.backbone import BACKBONES
 from lpgcn.protocol.transcript import Witness
@@ -28,7 +30,7 @@ from lpgcn.terms import Term
 
 GROUP: Final = "lpgcn.methods"
 
-METHODS: Final = (POPULAR,)
+METHODS: Final = (POPULAR, BPR, FEDMF, P_GCN)
 """In the order in which they are shown."""
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from lpgcn.protocol.ledger import Traffic
 from lpgcn.runtime.traffic import TrafficSummary
 
+NUMBER_BYTES: Final = 4
+
 
 @dataclass(frozen=True)
 class RoundTraffic:
-    """Of one training step. Bytes are those of the numbers alone, four each unless stated: the
-    methods say nothing about framing, keys or tags, so theirs are lower bounds."""
+    """Of one training step. Bytes are those of the numbers alone, four each: the methods say
+    nothing about framing, keys or tags, so theirs are lower bounds."""
 
     n_clients: int
     taking_part: float

@@ -65,6 +65,50 @@ class Batches:
 
 
 @dataclass(frozen=True)
+class UserBatches:
+    """A step is a round of some users, each with as many samples as it has items: how the federated
+    methods that we are compared with take turns. An epoch has everybody once."""
+
+    seed: int
+    users_a_round: int
+    list_sizes: Int64
+    """|I_u|."""
+    n_items: int
+    listed_keys: Int64
+    """As in `Batches`."""
+
+    @property
+    def steps(self) -> int:
+        return -(-len(self.list_sizes) // self.users_a_round)
+
+    @property
+    def total(self) -> int:
+        """Samples an epoch."""
+        return int(self.list_sizes.sum())
+
+    @property
+    def most_samples(self) -> int:
+        """Of any round."""
+        return int(np.sort(self.list_sizes)[-self.users_a_round :].sum())
+
+    def round_of(self, epoch: int, step: int) -> Int64:
+        """The users of a round, ascending."""
+        order = permutation(self.seed, Purpose.ROUND, len(self.list_sizes), epoch)
+        return np.sort(order[step * self.users_a_round : (step + 1) * self.users_a_round])
+
+    def draw(self, epoch: int, step: int) -> Batch:
+        """Samples are known by the places of all interactions, user by user."""
+        chosen = self.round_of(epoch, step)
+        every = Ragged.from_lengths(self.list_sizes, np.arange(self.total))
+        own = every.only(chosen)
+        users = chosen[own.rows]
+        negatives = negative_places(
+            self.seed, epoch, own.values, users, self.listed_keys, self.n_items
+        )
+        return Batch(epoch, own.values, users, negatives)
+
+
+@dataclass(frozen=True)
 class PooledBatch:
     """Everybody with all of its items, against the pool of its group."""
 

@@ -82,12 +82,15 @@ class Centralized:
         self._members = None
         if self._terms and len(self._terms[term].members) < train.n_users:
             self._members = np.array(self._terms[term].members)
-        self.sampler = Sampler(train, config, self._members, term)
+        self.sampler = self._sampler(train, term)
         edges = _only(train, self._members)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         kernels = self._kernels
         self._users = Nodes("the users", edges.user_degrees, edges.by_user, config, kernels)
         self._items = Nodes("the items", edges.item_degrees, users_of_items, config, kernels)
+
+    def _sampler(self, train: Interactions, term: int) -> Sampler:
+        return Sampler(train, self._config, self._members, term)
 
     def approach(self, epoch: int, step: int) -> None:
         """Enter the terms that have begun by then, one after the other. Who joins begins anew, and
@@ -204,9 +207,13 @@ class Centralized:
         self._loss_total = self._samples = 0
         return fixed_point.decode(total) / max(1, samples)
 
-    def measure(self, part: Part) -> Evaluation:
+    def present(self) -> Vectors:
+        """The final vectors of the present parameters."""
         users, items = self._propagate()
-        self._vectors = Vectors(users.finish(items.push), items.finish(users.push))
+        return Vectors(users.finish(items.push), items.finish(users.push))
+
+    def measure(self, part: Part) -> Evaluation:
+        self._vectors = self.present()
         masked = masked_items(self._split, self._config, part).by_user
         heldout = _only(self._split.parts[part], self._members).by_user
         return evaluate(self._vectors, masked, heldout, self._config.cutoffs, self._ranker)
@@ -240,8 +247,7 @@ class Centralized:
             self._resume_beside({})
             return False
         found = load(self._checkpoints.read(number))
-        for name, adam in self._adam.items():
-            adam.restore({key: found[f"{name}.{key}"] for key in STATE})
+        self.restore(found)
         self._loss_total = int.from_bytes(found[_LOSS].tobytes(), "little", signed=True)
         self._samples, term, epoch, step = found[_WHERE].tolist()
         self._next = epoch, step
@@ -279,6 +285,11 @@ class Centralized:
             for name, adam in self._adam.items()
             for key, value in adam.state().items()
         }
+
+    def restore(self, state: Tables) -> None:
+        """What `state` gave."""
+        for name, adam in self._adam.items():
+            adam.restore({key: state[f"{name}.{key}"] for key in STATE})
 
     def traffic(self) -> TrafficSummary | None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,10 +10,13 @@ import numpy as np
 from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch, Draw, PooledBatch, pool_sizes, weighted
+from lpgcn.model.grid import Grid
+from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.model.losses.bpr import pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Softmax, columns
 from lpgcn.model.propagation import Forward
+from lpgcn.ragged import Int64
 from lpgcn.runtime.engines.sampler import Sampler
 
 
@@ -36,14 +40,30 @@ def at_nodes(
 
 
 def _of_pairs(batch: Batch, sampler: Sampler, users: Forward, items: Forward) -> AtNodes:
-    """Only the nodes that the batch touches."""
-    kernels, grid = users.nodes.kernels, users.nodes.backward_grid
+    return of_pairs(
+        batch,
+        sampler,
+        lambda rows: users.finish(items.push, rows),
+        lambda rows: items.finish(users.push, rows),
+        users.nodes.backward_grid,
+        users.nodes.kernels,
+    )
+
+
+def of_pairs(
+    batch: Batch,
+    sampler: Sampler,
+    users: Callable[[Int64], Floats],
+    items: Callable[[Int64], Floats],
+    grid: Grid,
+    kernels: Kernels,
+) -> AtNodes:
+    """Only the nodes that the batch touches; `users` and `items` give the final vectors of some."""
     pairs = sampler.pairs(batch)
     user_ids, user = np.unique(pairs.users, return_inverse=True)
     ids = sampler.item_ids[pairs.items]
     item_ids, item = np.unique(ids, return_inverse=True)
-    user_vectors = users.finish(items.push, user_ids)
-    item_vectors = items.finish(users.push, item_ids)
+    user_vectors, item_vectors = users(user_ids), items(item_ids)
     touched = replace(pairs, users=user, items=item)
     found = pair_gradients(touched, user_vectors, item_vectors, kernels)
     by_item = np.argsort(item, kind="stable")

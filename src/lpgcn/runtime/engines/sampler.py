@@ -9,12 +9,13 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.data import Interactions
-from lpgcn.model.batches import Batch, PooledBatches, batches_of
+from lpgcn.model.batches import Batch, PooledBatches, UserBatches, batches_of
 from lpgcn.model.losses.bpr import Pairs
 from lpgcn.model.sampling import (
     SamplingError,
     VirtualItems,
     catalogue,
+    listing_keys,
     places,
     positive_ranks,
     renumbered,
@@ -39,8 +40,15 @@ class Sampler:
     clear of. Rows are by rank among the members."""
 
     def __init__(
-        self, train: Interactions, config: Config, members: Int64 | None = None, term: int = 0
+        self,
+        train: Interactions,
+        config: Config,
+        members: Int64 | None = None,
+        term: int = 0,
+        *,
+        users_a_round: int | None = None,
     ) -> None:
+        """With `users_a_round`, steps are rounds of so many users."""
         self._seed, self._n_items = config.seed, train.n_items
         self.members = np.arange(train.n_users) if members is None else members
         self.real = train.by_user if members is None else train.by_user.only(members)
@@ -63,8 +71,16 @@ class Sampler:
         listed = union(self.real, self.virtual, train.n_items)
         self.listed_places = renumbered(listed, places(self.catalogue))
         """What each member lists, real or virtual, by place in the catalogue."""
-        self.batches = batches_of(
-            config, len(self.real.values), self.listed_places, train.n_items, term
+        self.batches = (
+            batches_of(config, len(self.real.values), self.listed_places, train.n_items, term)
+            if users_a_round is None
+            else UserBatches(
+                config.seed,
+                users_a_round,
+                self.real.lengths,
+                train.n_items,
+                np.sort(listing_keys(self.listed_places, train.n_items)),
+            )
         )
 
     @cached_property

@@ -1,0 +1,156 @@
+"""Matrix factorisation with the BPR loss (Rendle et al., 2009), centralised and federated.
+
+    y_ui = e_u · e_i      Loss = Σ_(u,i,j) [−ln σ(y_ui − y_uj) + ½λ(‖e_u‖² + ‖e_i‖² + ‖e_j‖²)] / B
+
+It is the paper's Eq. 5 on layer-0 vectors: the loss, the grid, Adam and the samples are those of
+our backbones, and nothing is propagated.
+
+FedMF (Chai et al., 2020, with BPR as the paper compares it) is the same model with rounds of users:
+who is in a round downloads all item vectors, makes the step of its own user vector, and adds the
+gradient of its items to a secure sum, which is exact here because it is a sum of integers. All
+items are in it, or the sum's shape would tell what a client has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from lpgcn import fixed_point
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.evaluation import Vectors
+from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
+from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.model.adam import STATE, Adam, Gradient
+from lpgcn.model.batches import Batch, UserBatches
+from lpgcn.model.grid import Grid
+from lpgcn.model.initial import embedding_rows
+from lpgcn.model.losses.gradient import LossGradient
+from lpgcn.random import Purpose
+from lpgcn.runtime.engines.engine import Tables
+from lpgcn.runtime.engines.objectives import of_pairs
+from lpgcn.runtime.engines.sampler import Sampler
+from lpgcn.runtime.machine import Machine
+
+
+class Factorisation:
+    """See `Learner`."""
+
+    def __init__(
+        self, split: Split, config: Config, machine: Machine, users_a_round: int | None = None
+    ) -> None:
+        self._config, self._kernels = config, machine.kernels
+        self._sampler = Sampler(split.train, config, users_a_round=users_a_round)
+        self._users_a_round = users_a_round
+        batches = self._sampler.batches
+        size = batches.most_samples if isinstance(batches, UserBatches) else config.batch_size
+        self._grid = Grid.backward(config.dtype, size)
+        sizes = {"users": split.n_users, "items": split.n_items}
+        purposes = {"users": Purpose.USER_EMBEDDING, "items": Purpose.ITEM_EMBEDDING}
+        self._adam = {
+            name: Adam(
+                embedding_rows(
+                    config.seed, purposes[name], np.arange(rows), table_rows=rows, config=config
+                ),
+                machine.kernels,
+            )
+            for name, rows in sizes.items()
+        }
+        # All rows of a table step, most of them with a gradient of zero: these are kept.
+        self._gradients = {
+            name: np.zeros((rows, config.dim), dtype=np.int64) for name, rows in sizes.items()
+        }
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._sampler.batches.steps
+
+    def step(self, epoch: int, step: int, learning_rate: float) -> Losses:
+        batch = self._sampler.batches.draw(epoch, step)
+        assert isinstance(batch, Batch), "softmax is refused"
+        users, items = (self._adam[name].parameter for name in ("users", "items"))
+        found = of_pairs(
+            batch,
+            self._sampler,
+            lambda rows: users[rows],
+            lambda rows: items[rows],
+            self._grid,
+            self._kernels,
+        )
+        # A user's vector is its own to change, so nobody else's steps in a round.
+        own = None if self._users_a_round is None else found.users.rows
+        total = found.total + self._update("users", found.users, batch.size, learning_rate, own)
+        total += self._update("items", found.items, batch.size, learning_rate, None)
+        return Losses(fixed_point.decode(total), batch.size)
+
+    def _update(
+        self, name: str, loss: LossGradient, size: int, learning_rate: float, own: Any
+    ) -> int:
+        """One step of Adam; the regulariser's part of the loss, in fixed point."""
+        adam, integers, rows = self._adam[name], self._gradients[name], loss.rows
+        squares = np.einsum(
+            "nd,nd->n", adam.parameter[rows], adam.parameter[rows], dtype=np.float64
+        )
+        decay = np.zeros(len(integers))
+        decay[rows] = loss.in_samples * (self._config.reg / size)
+        factor = np.full(len(integers), self._grid.unit / size)
+        integers[rows] = loss.sums
+        adam.step(Gradient(integers, factor, decay), learning_rate, own)
+        integers[rows] = 0
+        return fixed_point.total(0.5 * self._config.reg * loss.in_samples * squares)
+
+    def scorer(self) -> Vectors:
+        return Vectors(*(self._adam[name].parameter.copy() for name in ("users", "items")))
+
+    def state(self) -> Tables:
+        return {
+            f"{name}.{key}": value
+            for name, adam in self._adam.items()
+            for key, value in adam.state().items()
+        }
+
+    def restore(self, state: Tables) -> None:
+        for name, adam in self._adam.items():
+            adam.restore({key: state[f"{name}.{key}"] for key in STATE})
+
+    def traffic(self) -> RoundTraffic | None:
+        """All item vectors down, all their gradients up."""
+        if self._users_a_round is None:
+            return None
+        n_users, table = len(self._sampler.members), self._adam["items"].parameter.size
+        table_bytes = table * NUMBER_BYTES
+        return RoundTraffic(
+            n_clients=n_users,
+            taking_part=n_users / self.steps_per_epoch,
+            up=table_bytes,
+            down=table_bytes,
+        )
+
+
+def fit_bpr(split: Split, config: Config, options: Any, machine: Machine) -> Factorisation:
+    return Factorisation(split, config, machine)
+
+
+def fit_fedmf(split: Split, config: Config, options: UserRounds, machine: Machine) -> Factorisation:
+    return Factorisation(split, config, machine, options.users_a_round)
+
+
+BPR: Final = Method(
+    name="bpr",
+    summary="matrix factorisation with the BPR loss (Rendle et al., 2009)",
+    fit=fit_bpr,
+    protects="Nothing: the data centre has all interactions.",
+    uses=FACTORS | {"batch_size", "dtype"},
+)
+FEDMF: Final = Method(
+    name="fedmf",
+    summary="federated matrix factorisation, BPR (Chai et al., 2020)",
+    fit=fit_fedmf,
+    options=UserRounds,
+    protects="Single gradients, by a secure sum; a client's vector never leaves it. Whoever sees "
+    "the item vectors before and after a round sees which items its hundred clients touched, and "
+    "with few of them in a round, who has what can be guessed from many rounds.",
+    uses=FACTORS | {"dtype"},
+)
