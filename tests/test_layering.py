@@ -181,7 +181,7 @@ def test_a_federation_needs_neither_torch_nor_numba(tmp_path: Path) -> None:
 def test_all_ways_to_run_are_equal_where_there_is_no_torch(tmp_path: Path) -> None:
     env = without(tmp_path, "torch")
     assert "ModuleNotFoundError" in run("-c", "import torch", env=env).stderr
-    asked = ["verify", "--train", tiny(tmp_path), "--epochs", "1", "--dim", "4", "--json"]
+    asked = ["verify", "--all", "--train", tiny(tmp_path), "--epochs", "1", "--dim", "4", "--json"]
     asked += ["--virtual-items", "2", "--workers", "2", "--plot", str(tmp_path / "curves.png")]
     done = run("-m", "lpgcn", *asked, "--batch-size", "16", "--planner", "cover", env=env)
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ def lpgcn(*arguments: str) -> Result:
 
 def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
     picture = data / "curves.png"
-    done = lpgcn("verify", "ml-100k", "--epochs", "2", *SMALL, "--json", "--plot", str(picture))
+    done = lpgcn("verify", "ml-100k", "--all", *SMALL, "--json", "--plot", str(picture))
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["difference"] == 0
@@ -54,7 +54,9 @@ def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
 def test_verify_runs_other_plans_where_none_is_named(data: Path) -> None:
     asked = ("--model", "lightgcn+", "--suite", "sealed", "--virtual-items", "2", "--dim", "4")
     picture = data / "curves.png"
-    done = lpgcn("verify", "ml-100k", "--epochs", "1", *asked, "--json", "--plot", str(picture))
+    done = lpgcn(
+        "verify", "ml-100k", "--all", "--epochs", "1", *asked, "--json", "--plot", str(picture)
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["lossless"] is True

@@ -54,15 +54,15 @@ def test_limits_of_a_sweep_rise_and_are_possible(graph: TokenGraph) -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_pictures_are_written_whole(graph: TokenGraph, tmp_path: Path, suffix: str) -> None:
-    plot_loads(graph, [cover(graph, 0)], tmp_path / f"loads{suffix}")
+    plot_loads(graph, [cover(graph, 0)], tmp_path / f"loads{suffix}", "title")
     curves = {"greedy": sweep_loads(graph, "greedy", [200], 0, measured(graph))}
     over_k = sweep_candidates(graph, 0, measured(graph), points=2)
-    plot_sweep(over_k, curves, tmp_path / f"k{suffix}")
+    plot_sweep(over_k, curves, tmp_path / f"k{suffix}", "title")
     assert {p.name for p in tmp_path.iterdir()} == {f"loads{suffix}", f"k{suffix}"}
     assert all(path.stat().st_size > 5000 for path in tmp_path.iterdir())
 
 
 def test_an_unknown_kind_of_picture_is_refused(graph: TokenGraph, tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"use one of \.png"):
-        plot_loads(graph, [cover(graph, 0)], tmp_path / "loads.xyz")
+        plot_loads(graph, [cover(graph, 0)], tmp_path / "loads.xyz", "title")
     assert not list(tmp_path.iterdir())

@@ -19,6 +19,7 @@ from lpgcn.cli.models import models
 from lpgcn.cli.plan import plan
 from lpgcn.cli.program import Program
 from lpgcn.cli.recommend import recommend
+from lpgcn.cli.report import report
 from lpgcn.cli.serve import serve
 from lpgcn.cli.train import train
 from lpgcn.cli.verify import verify
@@ -26,7 +27,8 @@ from lpgcn.cli.verify import verify
 __all__ = ["main"]
 
 COMMANDS = (
-    demo, train, models, evaluate, recommend, verify, plan, data, serve, join, host, federation,
+    demo, train, models, evaluate, recommend, report, verify, plan, data, serve, join, host,
+    federation,
 )  # fmt: skip
 
 main = Program(

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from lpgcn.cli.report import write_report
 from lpgcn.cli.terminal import metrics_table, say, show, table, traffic_report
 
 _OUT: Final = Path("runs/federated-demo")
@@ -77,5 +78,7 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
         show(*traffic_report(ours.traffic))
     rows = [[str(split.item_ids[item]), f"{score:.4f}"] for item, score in best]
     show(table(rows, "item", "score", title=f"For {user}, ranked on its own client"))
-    show(f"The results are in {out} and {central}.")
+    page = out / "report.html"
+    write_report(page, (out, central), user=user)
+    show(f"The results are in {out} and {central}.", f"The report is {page}: open it in a browser.")
     return int(difference != 0)

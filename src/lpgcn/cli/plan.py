@@ -17,6 +17,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
+from lpgcn.cli.report import report_option
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -56,7 +57,7 @@ BANDWIDTHS: Final = (1.0, 10.0)
 Examples:
   lpgcn plan gowalla --layers 4 --planner cover
   lpgcn plan gowalla --layers 4 --virtual-items 10 --max-load 2000 --plot loads.png
-  lpgcn plan yelp2018 --layers 3 --sweep --plot sweep.png
+  lpgcn plan yelp2018 --layers 3 --sweep --plot sweep.png --report sweep.html
   lpgcn plan gowalla --config configs/gowalla-few-rounds.toml --planner greedy \\
     --estimate --devices 1000 --latency 200 --bandwidth 5
 
@@ -100,6 +101,7 @@ On a large data set the planner auto takes minutes, and cover and greedy take se
     type=click.IntRange(min=1),
     help="With --estimate: steps of the paper's training, to compare with.  [default: 100000]",
 )
+@report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration", without=_FIELDS - _RELEVANT)
@@ -114,19 +116,23 @@ def plan(
     overwrite: bool,
     estimated: bool,
     devices: int | None,
+    page: Path | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
     """Choose who computes which item, and say what that costs."""
+    from lpgcn.report.page import check_place as check_report
     from lpgcn.report.picture import check_place
-    from lpgcn.report.plans import plot_loads, plot_sweep
+    from lpgcn.report.plans import plot_loads
     from lpgcn.runtime.engines.simulated import token_graph
     from lpgcn.runtime.planning import plan_cost, planner_for
 
-    _check_flags(fields, sweep=sweep, estimated=estimated)
+    _check_flags(fields, sweep=sweep, estimated=estimated, page=page)
     config = Config().changed(**asked(config_file, fields))
     if plot is not None:
         check_place(plot, overwrite=overwrite)
+    if page is not None:
+        check_report(page, overwrite=overwrite)
     split = _federation(source_asked(dataset, fields).resolved().open(), config, devices)
     graph = token_graph(split, config)
     if sweep:
@@ -135,9 +141,8 @@ def plan(
             print_json({"candidates": over_k, "loads": curves})
         else:
             _show_sweep(over_k, curves)
-        if plot is not None:
-            plot_sweep(over_k, curves, plot)
-            say(f"the picture is {plot}")
+        title = f"{split.name}, α = {config.virtual_items}: plans and what they cost"
+        _keep_sweep((over_k, curves), title, plot, page)
         return
     began = time.monotonic()
     with console(stderr=True).status("planning") as status:
@@ -155,11 +160,27 @@ def plan(
     else:
         show(*parts)
     if plot is not None:
-        plot_loads(graph, [made], plot)
+        plot_loads(graph, [made], plot, title)
         say(f"the picture is {plot}")
 
 
-def _check_flags(fields: dict[str, Any], *, sweep: bool, estimated: bool) -> None:
+def _keep_sweep(found: Sweep, title: str, plot: Path | None, page: Path | None) -> None:
+    from lpgcn.report.page import write
+    from lpgcn.report.plans import plot_sweep, sweep_report
+
+    if plot is not None:
+        plot_sweep(*found, plot, title)
+        say(f"the picture is {plot}")
+    if page is not None:
+        write(page, sweep_report(title, *found), overwrite=True)
+        say(f"the report is {page}")
+
+
+def _check_flags(
+    fields: dict[str, Any], *, sweep: bool, estimated: bool, page: Path | None
+) -> None:
+    if page is not None and not sweep:
+        raise click.UsageError("--report is about a sweep: add --sweep, or leave it out")
     if sweep and fields["max_load"]:
         raise click.UsageError("--sweep tries one load limit after the other: leave out --max-load")
     if sweep and estimated:

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from lpgcn.report.units import duration as duration
+from lpgcn.report.units import metric_name
+from lpgcn.report.units import size as size
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -61,21 +65,8 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
 
 def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:
     """A row for each metric@K, a column for each part of the data that was measured."""
-    names = {
-        "recall": "Recall",
-        "ndcg": "NDCG",
-        "precision": "Precision",
-        "hitrate": "Hit rate",
-        "mrr": "MRR",
-        "map": "MAP",
-    }
-
-    def full(metric: str) -> str:
-        name, _, k = metric.partition("@")
-        return f"{names.get(name, name)}@{k}"
-
     metrics = next(iter(columns.values()))
-    rows = [[full(m), *(f"{values[m]:.4f}" for values in columns.values())] for m in metrics]
+    rows = [[metric_name(m), *(f"{values[m]:.4f}" for values in columns.values())] for m in metrics]
     return table(rows, "metric", *columns, title=title)
 
 
@@ -89,25 +80,6 @@ def summary_report(summary: Summary, way: str, where: str) -> list[RenderableTyp
         where,
         *([] if summary.traffic is None else traffic_report(summary.traffic)),
     ]
-
-
-def duration(seconds: float) -> str:
-    """8.3 s, 2 min 5 s, 3 h 20 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(count: float) -> str:
-    """812 B, 19.8 KB, 3.1 MB: powers of 1,000, as the paper counts."""
-    for unit in ("B", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
 
 
 def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
@@ -127,13 +99,12 @@ def traffic_report(traffic: TrafficSummary) -> list[RenderableType]:
         f"the paper's formulation has {size(plan.paper_up_per_step)} and "
         f"{size(plan.paper_down_per_step)}"
     )
-    ours = traffic.up_per_step + traffic.down_per_step
-    share = ours / max(plan.paper_up_per_step + plan.paper_down_per_step, 1)
+    share = traffic.share_of_paper
     return [
         shown,
         f"Plan {plan.planner}: {plan.convolution_clients:,} convolution-clients, at most "
         f"{plan.max_load:,} neighbours each; the paper's C is {size(plan.cost_per_client)}.",
         f"{a_step}; {paper}: ours is {share:.0%} of both together."
-        if traffic.steps
+        if share is not None
         else f"No step was taken since the run was resumed, so none was counted; {paper}.",
     ]

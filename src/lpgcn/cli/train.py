@@ -19,9 +19,11 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.program import Stopped
+from lpgcn.cli.report import report_option, write_report
 from lpgcn.cli.terminal import (
     json_option,
     print_json,
+    say,
     show,
     summary_report,
 )
@@ -41,6 +43,7 @@ Examples:
   lpgcn train demo --model item-knn --option neighbours=100
   lpgcn train mine --train ratings.csv --user-column who --item-column what
   lpgcn train demo --mode centralized --terms federation/terms.jsonl --out runs/same
+  lpgcn train demo --mode simulated --report demo.html
   lpgcn train --out runs/demo --resume""",
 )
 @click.argument("dataset", required=False)
@@ -78,6 +81,7 @@ Examples:
     type=click.IntRange(min=1),
     help="Write a checkpoint after N steps, too; the bits are the same.",
 )
+@report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration")
@@ -92,6 +96,7 @@ def train(
     transcript: Path | None,
     terms: Path | None,
     checkpoint_every: int | None,
+    page: Path | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -103,6 +108,8 @@ def train(
 
     if resume and (out is None or overwrite):
         raise click.UsageError("--resume needs --out, and goes without --overwrite.")
+    if page is not None:
+        _check_report(page, overwrite=overwrite)
     wanted = asked(config_file, fields)
     if resume and out:
         source, config = _saved(out, data_asked(dataset, fields), wanted)
@@ -119,11 +126,20 @@ def train(
         "checkpoint_every": checkpoint_every,
     }
     summary = _run(source, config, out, options)
+    if page is not None:
+        write_report(page, (out,), overwrite=overwrite)
+        say(f"the report is {page}")
     if as_json:
         print_json({"out": str(out), **msgspec.to_builtins(summary)})
     else:
         files = "summary.json, metrics.jsonl, model/"
         show(*summary_report(summary, summary.mode, f"The results are in {out} ({files})."))
+
+
+def _check_report(page: Path, *, overwrite: bool) -> None:
+    from lpgcn.report.page import check_place
+
+    check_place(page, overwrite=overwrite)
 
 
 def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Source, Config]:

@@ -16,6 +16,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
+from lpgcn.cli.report import report_option
 from lpgcn.cli.terminal import console, json_option, print_json, say
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -28,12 +29,19 @@ if TYPE_CHECKING:
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  lpgcn verify demo --epochs 1
-  lpgcn verify ml-100k --epochs 20 --workers 2 --plot lossless.png
-  lpgcn verify ml-100k --model lightgcn+ --suite sealed --virtual-items 1.0x""",
+  lpgcn verify demo
+  lpgcn verify demo --workers 2 --report lossless.html
+  lpgcn verify ml-100k --all --epochs 20 --workers 2 --plot lossless.png
+  lpgcn verify ml-100k --all --model lightgcn --suite sealed --virtual-items 1.0x""",
 )
 @click.argument("dataset", required=False)
 @config_option
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Both models, both suites, without and with virtual items, and other plans.",
+)
 @click.option("--workers", type=click.IntRange(min=1), default=1, help="Processes for the clients.")
 @click.option(
     "--plot",
@@ -41,41 +49,52 @@ Examples:
     help="The picture of the curves; a new one in runs/ if it is not given.",
 )
 @overwrite_option
+@report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
 def verify(
     dataset: str | None,
     config_file: Path | None,
+    everything: bool,
     workers: int,
     plot: Path | None,
     overwrite: bool,
+    page: Path | None,
     as_json: bool,
     **fields: Any,
 ) -> int:
     """Show that nothing is lost: all ways to run, side by side.
 
     Trains DATASET centralised, simulated (which is the centralised arithmetic beside a plan and a
-    ledger) and federated, for --epochs (3 if not given), and prints for each epoch the loss,
+    ledger) and federated, for --epochs (2 if not given), and prints for each epoch the loss,
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
-    the centralised run. Both models, both suites, without and with virtual items (as many as real
-    ones), and other plans, or only those that --model, --suite, --virtual-items and --planner
-    name. The exit code is 1 if any difference is not zero.
+    the centralised run. Without --all that is one model, suite, plan and number of virtual items;
+    with it all of them (as many virtual items as real ones), or only those that --model, --suite,
+    --virtual-items and --planner name. The exit code is 1 if any difference is not zero.
     """
-    from lpgcn.report.curves import plot_comparisons
+    from lpgcn.report.curves import plot_comparisons, verification_report
+    from lpgcn.report.page import check_place as check_report
+    from lpgcn.report.page import write
     from lpgcn.report.picture import can_draw, check_place
     from lpgcn.runtime.verification import verify as compare
 
     wanted = asked(config_file, fields)
-    config = Config().changed(**{"epochs": 3, **wanted})
+    config = Config().changed(**{"epochs": 2, **wanted})
     axes = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}
-    chosen: dict[str, Any] = {axes[key]: [wanted[key]] for key in axes if key in wanted}
-    if "planner" in wanted:
+    chosen: dict[str, Any] = {
+        axis: [getattr(config, key)]
+        for key, axis in axes.items()
+        if key in wanted or not everything
+    }
+    if "planner" in wanted or not everything:
         chosen["other_planners"] = ()
     split = source_asked(dataset, fields).resolved().open()
     picture = plot or (new_name(f"verify-{split.name}", ".png") if can_draw() else None)
     if picture is not None:
         check_place(picture, overwrite=overwrite)
+    if page is not None:
+        check_report(page, overwrite=overwrite)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     lines: list[Comparison] = []
     screen = console(stderr=as_json)
@@ -101,6 +120,9 @@ def verify(
     else:
         plot_comparisons(lines, picture, f"{split.name}: centralised and federated")
         say(f"the curves are in {picture}")
+    if page is not None:
+        write(page, verification_report(split, lines), overwrite=overwrite)
+        say(f"the report is {page}")
     return int(worst != 0)
 
 

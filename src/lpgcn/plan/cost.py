@@ -59,6 +59,24 @@ def loads(graph: TokenGraph, plan: Plan) -> Int64:
     return np.bincount(pairs // max(graph.n_clients, 1), minlength=graph.n_clients)
 
 
+@dataclass(frozen=True)
+class LoadHistogram:
+    """How many convolution-clients have which load |N_ũ|."""
+
+    edges: list[int]
+    """Rising: a bar reaches from one to below the next."""
+    clients: list[int]
+    """One number for each bar; who receives nothing is counted with 1."""
+
+
+def load_histogram(graph: TokenGraph, plan: Plan, *, bars: int = 20) -> LoadHistogram:
+    """Bars of equal ratio, because loads differ by orders of magnitude."""
+    load = np.maximum(loads(graph, plan)[plan.convolution_clients], 1)
+    wanted = np.geomspace(load.min(), load.max() + 1, bars + 1)
+    edges = np.unique(wanted.round().astype(np.int64))
+    return LoadHistogram(edges.tolist(), np.histogram(load, edges)[0].tolist())
+
+
 def cost(
     graph: TokenGraph,
     plan: Plan,

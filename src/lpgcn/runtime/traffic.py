@@ -7,6 +7,7 @@ import msgspec
 from lpgcn.config import Config
 from lpgcn.model.batches import Draw
 from lpgcn.plan import Plan
+from lpgcn.plan.cost import LoadHistogram, load_histogram
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.paper_traffic import paper_traffic
 from lpgcn.protocol.server.script import Script
@@ -28,6 +29,8 @@ class PlanFigures(msgspec.Struct, frozen=True, kw_only=True):
     paper_up_per_step: float
     """What the paper's formulation would upload: one gradient per item and layer."""
     paper_down_per_step: float
+    loads: LoadHistogram | None = None
+    """Of the convolution-clients; None in what an older version wrote."""
 
 
 class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +46,22 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
     ledger: list[Traffic]
     plan: PlanFigures | None = None
 
+    @property
+    def share_of_paper(self) -> float | None:
+        """A step's bytes, up and down, by those of the paper's formulation under the same plan;
+        None without a plan or a step."""
+        if self.plan is None or not self.steps:
+            return None
+        paper = self.plan.paper_up_per_step + self.plan.paper_down_per_step
+        return (self.up_per_step + self.down_per_step) / max(paper, 1)
+
 
 def summarise(
     config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: Draw
 ) -> TrafficSummary:
     """`batch` is a typical one; the paper's samples are counted on it."""
-    planned = plan_cost(topology.token_graph(), plan, config)
+    graph = topology.token_graph()
+    planned = plan_cost(graph, plan, config)
     paper_up, paper_down = paper_traffic(topology, config, batch).bytes(config)
     per_step = max(1, steps) * topology.n_clients
     return TrafficSummary(
@@ -64,5 +77,6 @@ def summarise(
             max_load=planned.load_max,
             paper_up_per_step=paper_up / topology.n_clients,
             paper_down_per_step=paper_down / topology.n_clients,
+            loads=load_histogram(graph, plan),
         ),
     )
