@@ -147,7 +147,7 @@ def test_a_federated_run_reports_its_traffic_and_a_transcript(data: Path) -> Non
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     traffic = json.loads(done.stdout)["traffic"]
-    assert traffic["planner"] == "cover"
+    assert traffic["plan"]["planner"] == "cover"
     assert traffic["up_per_step"] > 0 and traffic["plan"]["paper_up_per_step"] > 0
     parties = {json.loads(line)["party"] for line in transcript.read_text().splitlines()}
     assert "server" in parties and len(parties) == 11
