@@ -102,6 +102,11 @@ class Method:
     """Of configuration fields, where the method's own are others than ours."""
     needs_torch: bool = False
 
+    @property
+    def in_one_go(self) -> bool:
+        """Whether its model is computed, not trained."""
+        return self.defaults.items() >= IN_ONE_GO.items()
+
     def check(self, config: Config) -> None:
         """The method can do what the configuration asks for."""
         if config.mode != "centralized":
@@ -119,7 +124,7 @@ class Method:
                     f"has, beside those of every training: {settings}; and with --option: "
                     f"{', '.join(self.options.__struct_fields__) or 'none'}"
                 )
-        if self.defaults.items() >= IN_ONE_GO.items() and config.epochs != 1:
+        if self.in_one_go and config.epochs != 1:
             raise MethodError(
                 f"epochs is {config.epochs}, but {self.name} is computed in one go; leave it out"
             )

@@ -17,7 +17,7 @@ from lpgcn.data import Split
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
 from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
-from lpgcn.methods.method import Method, MethodError, check_torch, unknown
+from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
 from lpgcn.model.backbone import BACKBONES
@@ -60,6 +60,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     """Settings of its own."""
     needs_torch: bool
+    fixed: list[str] = []
+    """Settings of every training that this one has no use for."""
 
 
 def described(name: str) -> Description:
@@ -81,6 +83,7 @@ def described(name: str) -> Description:
         settings={key: plain[key] for key in sorted(method.uses)},
         options=msgspec.to_builtins(method.options()),
         needs_torch=method.needs_torch,
+        fixed=[*IN_ONE_GO, "patience"] if method.in_one_go else [],
     )
 
 

@@ -1,0 +1,1 @@
+"""Several methods on one split, with one sampler, one ranking, one rule to stop."""

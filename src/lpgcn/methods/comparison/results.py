@@ -1,0 +1,187 @@
+"""What came out of a comparison: read from the folders of its runs, all or some."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from lpgcn.data import Split
+from lpgcn.methods.comparison.entries import Entry
+from lpgcn.methods.comparison.running import failure
+from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, Summary
+from lpgcn.runtime.runs.saved_model import Recommender
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one run."""
+
+    entry: Entry
+    epochs: list[EpochMetrics]
+    summary: Summary | None = None
+    failure: str | None = None
+
+    @property
+    def steps_an_epoch(self) -> float:
+        return self.summary.steps / self.summary.epochs if self.summary else 0.0
+
+    def rounds(self, epoch: int) -> float | None:
+        """Until the end of an epoch; a data centre has none."""
+        if self.summary is None or self.summary.traffic is None:
+            return None
+        return epoch * self.steps_an_epoch * self.summary.traffic.rounds_per_step
+
+    def bytes(self, epoch: int) -> float | None:
+        """What a client has sent and received by the end of an epoch, in the mean."""
+        if self.summary is None or (traffic := self.summary.traffic) is None:
+            return None
+        return epoch * self.steps_an_epoch * (traffic.up_per_step + traffic.down_per_step)
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric over the seeds."""
+
+    mean: float
+    deviation: float | None
+    """Of the sample; one seed has none."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Figure:
+        several = len(values) > 1
+        deviation = float(np.std(values, ddof=1)) if several else None
+        return cls(mean=float(np.mean(values)), deviation=deviation)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, with all of its seeds that are finished."""
+
+    label: str
+    seeds: int
+    metrics: dict[str, Figure]
+    best_epoch: float | None = None
+    rounds: float | None = None
+    """To the best epoch, in the mean, as all that follows."""
+    bytes: float | None = None
+    seconds: float | None = None
+    """Of the whole run."""
+    failures: list[str] = []
+    unfinished: int = 0
+
+
+class PairedTest(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether two models differ: the mean over seeds of every user's metric, user by user.
+
+    z = mean(d) / (s_d / √n) of the differences d of n users, and p its two-sided tail of the normal
+    distribution, which Student's is for hundreds of users.
+    """
+
+    metric: str
+    better: str
+    other: str
+    users: int
+    difference: float
+    p: float
+
+
+def read_outcomes(entries: Sequence[Entry], out: Path) -> list[Outcome]:
+    """Those that have begun."""
+    found = []
+    for entry in entries:
+        folder = RunFolder(entry.folder(out))
+        why = failure(entry, out)
+        if folder.path.exists() or why:
+            summary = folder.summary()
+            found.append(
+                Outcome(
+                    entry=entry,
+                    epochs=folder.metrics(),
+                    summary=summary,
+                    failure=None if summary else why,
+                )
+            )
+    return found
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[Row]:
+    """A row for each label, in the order of their first appearance."""
+    labels = list(dict.fromkeys(one.entry.label for one in outcomes))
+    return [_row(label, [one for one in outcomes if one.entry.label == label]) for label in labels]
+
+
+def _row(label: str, outcomes: Sequence[Outcome]) -> Row:
+    done = [(one, one.summary) for one in outcomes if one.summary is not None]
+    failures = [one.failure for one in outcomes if one.failure]
+    unfinished = len(outcomes) - len(done) - len(failures)
+    if not done:
+        return Row(label=label, seeds=0, metrics={}, failures=failures, unfinished=unfinished)
+    names = done[0][1].test
+    return Row(
+        label=label,
+        seeds=len(done),
+        metrics={name: Figure.of([summary.test[name] for _, summary in done]) for name in names},
+        best_epoch=_mean([summary.best_epoch for _, summary in done]),
+        rounds=_mean([one.rounds(summary.best_epoch) for one, summary in done]),
+        bytes=_mean([one.bytes(summary.best_epoch) for one, summary in done]),
+        seconds=_mean([summary.seconds for _, summary in done]),
+        failures=failures,
+        unfinished=unfinished,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def paired_test(
+    outcomes: Sequence[Outcome], out: Path, split: Split, metric: str
+) -> PairedTest | None:
+    """Between the two best models by this metric, on the seeds that both have finished."""
+    finished = [one for one in outcomes if one.summary is not None]
+    ranked = sorted(rows(finished), key=lambda row: -row.metrics[metric].mean)[:2]
+    if len(ranked) < 2:
+        return None
+    runs = [
+        {one.entry.config.seed: one.entry for one in finished if one.entry.label == row.label}
+        for row in ranked
+    ]
+    seeds = sorted(runs[0].keys() & runs[1].keys())
+    if not seeds:
+        return None
+    means = [_user_means([entries[seed] for seed in seeds], out, split, metric) for entries in runs]
+    difference = means[0] - means[1]
+    spread = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    z = float(difference.mean()) / spread if spread else 0.0
+    return PairedTest(
+        metric=metric,
+        better=ranked[0].label,
+        other=ranked[1].label,
+        users=len(difference),
+        difference=float(difference.mean()),
+        p=math.erfc(abs(z) / math.sqrt(2)),
+    )
+
+
+def _user_means(
+    entries: Sequence[Entry], out: Path, split: Split, metric: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """A user's metric, in the mean of some runs of a model."""
+    k = int(metric.partition("@")[2])
+    of_runs = []
+    for entry in entries:
+        model = Recommender.load(entry.folder(out))
+        of_runs.append(model.user_metrics(split, (k,)).values[metric])
+    mean: np.ndarray[tuple[int], np.dtype[np.float64]] = np.mean(of_runs, axis=0)
+    return mean
+
+
+def curves(outcomes: Sequence[Outcome], metric: str) -> Mapping[str, list[Outcome]]:
+    """Runs with validations of the metric, by label."""
+    found: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        if any(epoch.valid and metric in epoch.valid for epoch in one.epochs):
+            found.setdefault(one.entry.label, []).append(one)
+    return found

@@ -1,0 +1,174 @@
+"""What every registered method keeps: the same tests for all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lpgcn import LpgcnError
+from lpgcn.config import Config
+from lpgcn.methods.method import MethodError
+from lpgcn.methods.registry import METHODS, configured, described, engine_for, names
+from lpgcn.methods.training import train
+from lpgcn.runtime.runs.loop import Observer
+from lpgcn.runtime.runs.run_folder import EpochMetrics, Summary
+from lpgcn.runtime.runs.saved_model import Recommender
+from lpgcn.runtime.runs.source import Source
+
+OURS = names()
+OTHERS = [method.name for method in METHODS]
+TRAINED = [method.name for method in METHODS if not method.in_one_go]
+
+QUICK: dict[str, dict[str, Any]] = {
+    "lightgcn": {"lr": 0.01, "epochs": 10},
+    "lightgcn+": {"lr": 0.01, "epochs": 10},
+    "lp-gcn": {"lr": 0.01, "epochs": 10, "planner": "cover"},
+    "bpr": {"lr": 0.01, "epochs": 10},
+    "fedmf": {"lr": 0.02, "epochs": 15},
+    "p-gcn": {"lr": 0.02, "epochs": 10},
+}
+"""Settings under which a method has learned enough after some seconds, where its own have not."""
+
+every_model = pytest.mark.parametrize("model", OURS)
+every_method = pytest.mark.parametrize("model", OTHERS)
+
+
+def quick(model: str, **changes: Any) -> Config:
+    known = described(model)
+    wanted = {**QUICK.get(model, {}), **changes}
+    return configured(
+        {
+            "model": model,
+            "eval_every": 5,
+            **{key: value for key, value in wanted.items() if key not in known.fixed},
+            **dict.fromkeys(known.fixed, 1),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def popular(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return train("demo", quick("popular"), out=tmp_path_factory.mktemp("popular"))
+
+
+@every_model
+def test_it_is_clearly_better_than_the_most_popular(
+    model: str, popular: Summary, tmp_path: Path
+) -> None:
+    if model == "popular":
+        pytest.skip("this is the floor itself")
+    found = train("demo", quick(model), out=tmp_path)
+    assert found.test["recall@20"] > 1.3 * popular.test["recall@20"]
+    assert found.test["ndcg@20"] > 1.3 * popular.test["ndcg@20"]
+    model_of_run = Recommender.load(tmp_path)
+    split = Source(dataset="demo").open()
+    assert model_of_run.evaluate(split, (20,)).values["recall@20"] == found.test["recall@20"]
+
+
+def small(model: str, **changes: Any) -> Config:
+    """For the matrix of two tastes."""
+    known = described(model)
+    shape = {"dim": 8, "batch_size": 64, "lr": 0.05, "epochs": 40, "layers": 2, "planner": "cover"}
+    wanted = {**shape, "eval_every": 10, **changes}
+    rounds = {"users_a_round": 20} if "users_a_round" in known.options else {}
+    loop = {"epochs", "eval_every", "seed", "patience"} - set(known.fixed)
+    chosen = {key: value for key, value in wanted.items() if key in loop | set(known.settings)}
+    return configured({"model": model, "option": rounds, **chosen})
+
+
+@every_model
+def test_the_answer_of_a_matrix_of_two_tastes(model: str, tastes: Path, tmp_path: Path) -> None:
+    """Who likes one half of the items is recommended the rest of that half."""
+    if model == "popular":
+        pytest.skip("it knows no taste")
+    train(Source(dataset="tastes", train=str(tastes)), small(model), out=tmp_path)
+    found = Recommender.load(tmp_path)
+    right = 0
+    for user in range(60):
+        best = found.recommend(user, k=2)
+        right += sum((int(one.item) < 12) == (user % 2 == 0) for one in best)
+    assert right > 0.9 * 120
+
+
+@every_method
+def test_the_same_seed_gives_the_same_result_and_another_one_another(
+    model: str, tastes: Path
+) -> None:
+    split = Source(dataset="tastes", train=str(tastes)).open()
+    scores = []
+    for seed in (0, 0, 1):
+        config = small(model, seed=seed)
+        engine = engine_for(split, config)
+        for step in range(engine.steps_per_epoch):
+            engine.step(0, step, 0.05)
+        inspector = engine.inspector()
+        assert inspector is not None
+        scores.append(inspector.scorer().scores(np.arange(split.n_users)))
+    assert np.array_equal(scores[0], scores[1])
+    if model in TRAINED:
+        assert not np.array_equal(scores[0], scores[2])
+
+
+class InterruptedRunError(Exception):
+    """As a kill would end the run."""
+
+
+class Interrupting(Observer):
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def epoch_done(self, metrics: EpochMetrics) -> None:
+        if metrics.epoch == self._epoch:
+            raise InterruptedRunError
+
+
+@pytest.mark.parametrize("model", TRAINED)
+def test_a_run_that_was_killed_ends_as_if_it_had_not_been(
+    model: str, tastes: Path, tmp_path: Path
+) -> None:
+    source, config = Source(dataset="tastes", train=str(tastes)), small(model)
+    whole = train(source, config, out=tmp_path / "whole", checkpoint_every=1)
+    with pytest.raises(InterruptedRunError):
+        train(source, config, out=tmp_path / "cut", checkpoint_every=1, observer=Interrupting(15))
+    again = train(source, config, out=tmp_path / "cut", resume=True)
+    assert (again.test, again.valid, again.loss) == (whole.test, whole.valid, whole.loss)
+    users = np.arange(60)
+    scorers = [Recommender.load(tmp_path / name).scorer for name in ("whole", "cut")]
+    assert np.array_equal(scorers[0].scores(users), scorers[1].scores(users))
+
+
+@every_method
+def test_who_is_unknown_gets_the_typed_error(model: str, tastes: Path, tmp_path: Path) -> None:
+    train(Source(dataset="tastes", train=str(tastes)), small(model, epochs=4), out=tmp_path)
+    with pytest.raises(LpgcnError, match="nobody"):
+        Recommender.load(tmp_path).recommend("nobody")
+
+
+@every_method
+def test_settings_that_it_does_not_have_are_refused(model: str, tastes: Path) -> None:
+    split = Source(dataset="tastes", train=str(tastes)).open()
+    with pytest.raises(LpgcnError, match=r"suite is paper, but .* has no such setting"):
+        engine_for(split, small(model).changed(suite="paper"))
+    with pytest.raises(LpgcnError, match="unknown key 'colour'"):
+        engine_for(split, small(model).changed(option={"colour": "red"}))
+    with pytest.raises(MethodError, match="has no parties of its own"):
+        engine_for(split, small(model).changed(mode="federated"))
+    with pytest.raises(MethodError, match="one process"):
+        engine_for(split, small(model), workers=2)
+
+
+def test_no_torch_before_a_method_is_used() -> None:
+    script = (
+        "import sys\n"
+        "from lpgcn.methods.registry import described, names\n"
+        "print([described(name).name for name in names()] and 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
