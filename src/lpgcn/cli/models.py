@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lpgcn.cli.terminal import json_option, print_json, show, table
+from lpgcn.cli.terminal import json_option, print_json, say, show, table
 
 
 @click.command(
@@ -22,9 +22,18 @@ def models(name: str | None, as_json: bool) -> None:
     FeSoG, FedHGNN and FedGR, which the paper's summary lists, too, need social links or meta-paths
     beside interactions, and are not there.
     """
-    from lpgcn.methods.registry import described, names
+    from lpgcn.methods.method import MethodError
+    from lpgcn.methods.registry import Description, described, names
 
-    found = [described(one) for one in ([name] if name else names())]
+    found: list[Description] = []
+    for one in [name] if name else names():
+        try:
+            found.append(described(one))
+        except MethodError as error:
+            # One package that is broken does not hide all the others.
+            if name:
+                raise
+            say(str(error), style="yellow", label="warning")
     if as_json:
         print_json(found[0] if name else found)
         return

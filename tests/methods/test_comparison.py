@@ -1,0 +1,171 @@
+"""`lpgcn compare`: runs in their own processes, failures, resumption, and figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from lpgcn.cli import main
+from lpgcn.config import Config
+from lpgcn.methods.comparison.entries import Entry, entries
+from lpgcn.methods.comparison.results import Figure, Outcome, paired_test, read_outcomes, rows
+from lpgcn.methods.comparison.running import source_flags
+from lpgcn.methods.comparison.search import candidates, chosen
+from lpgcn.report.comparison_tables import latex, markdown
+from lpgcn.runtime.runs.run_folder import Summary
+from lpgcn.runtime.runs.saved_model import Recommender
+from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.traffic import TrafficSummary
+
+METRICS = ("recall@20", "ndcg@20")
+
+
+def compare(*words: str) -> Result:
+    return CliRunner().invoke(main, ["compare", *words])
+
+
+@pytest.fixture(scope="module")
+def compared(tastes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of three models, one of which cannot be run."""
+    folder = tmp_path_factory.mktemp("compared")
+    settings = folder / "settings"
+    settings.mkdir()
+    (settings / "bpr.toml").write_text("lr = 0.05\n")
+    (settings / "p-gcn.toml").write_text("suite = 'paper'\n")
+    done = compare(
+        "--train", str(tastes), "--models", "popular,bpr,p-gcn", "--seeds", "2", "--epochs", "3",
+        "--dim", "4", "--settings", str(settings), "--out", str(folder / "out"), "--threads", "1",
+        "--jobs", "2", "--metrics", "recall@2,recall@20",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_a_failure_is_a_row_and_costs_the_others_nothing(compared: Path) -> None:
+    found = json.loads((compared / "out" / "comparison.json").read_text())
+    by_label = {row["label"]: row for row in found["rows"]}
+    assert [by_label[name]["seeds"] for name in ("popular", "bpr", "p-gcn")] == [2, 2, 0]
+    assert all("suite is paper" in why for why in by_label["p-gcn"]["failures"])
+    table = (compared / "out" / "table.md").read_text()
+    assert "p-gcn failed: suite is paper" in table
+    assert "| popular |" in table
+
+
+def test_the_figures_are_those_of_the_runs(compared: Path) -> None:
+    found = json.loads((compared / "out" / "comparison.json").read_text())
+    row = next(row for row in found["rows"] if row["label"] == "bpr")
+    values = []
+    for seed in (0, 1):
+        summary = (compared / "out" / "bpr" / f"seed-{seed}" / "summary.json").read_text()
+        values.append(json.loads(summary)["test"]["recall@20"])
+    assert row["metrics"]["recall@20"]["mean"] == pytest.approx(np.mean(values))
+    assert row["metrics"]["recall@20"]["deviation"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_what_is_done_is_not_done_again_and_what_failed_is(compared: Path, tastes: Path) -> None:
+    out = compared / "out"
+    before = (out / "bpr" / "seed-0" / "summary.json").stat().st_mtime_ns
+    refused = compare("--train", str(tastes), "--models", "bpr", "--out", str(out))
+    assert refused.exit_code != 0
+    assert "is not empty" in str(refused.exception or refused.output) + refused.stderr
+    again = compare(
+        "--train", str(tastes), "--models", "bpr,p-gcn", "--epochs", "3", "--dim", "4",
+        "--settings", str(compared / "settings"), "--out", str(out), "--resume", "--json",
+    )  # fmt: skip
+    assert again.exit_code == 0, again.output
+    assert (out / "bpr" / "seed-0" / "summary.json").stat().st_mtime_ns == before
+    assert "1 of them to do" in again.stderr
+
+
+def test_the_paired_test_is_that_of_the_users(compared: Path, tastes: Path) -> None:
+    out, source = compared / "out", Source(dataset="tastes", train=str(tastes))
+    split = source.open()
+    planned = entries(
+        ["popular", "bpr"], seeds=2, layers=[], settings=None, wanted={"epochs": 3, "dim": 4}
+    )
+    found = paired_test(read_outcomes(planned, out), out, split, "recall@2")
+    assert found is not None
+    of_models = {
+        model: np.mean(
+            [
+                Recommender.load(out / model / f"seed-{seed}")
+                .user_metrics(split, (2,))
+                .values["recall@2"]
+                for seed in (0, 1)
+            ],
+            axis=0,
+        )
+        for model in ("popular", "bpr")
+    }
+    difference = of_models[found.better] - of_models[found.other]
+    z = difference.mean() / (difference.std(ddof=1) / math.sqrt(len(difference)))
+    assert found.difference == pytest.approx(difference.mean())
+    assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
+
+
+def outcome(label: str, recall: float, *, seed: int = 0, steps: int = 10) -> Outcome:
+    summary = Summary(
+        version="0", dataset="d", fingerprint="f", mode="centralized", model=label, epochs=5,
+        best_epoch=3, steps=steps, seconds=1.0, loss=0.0, valid={"recall@20": recall},
+        test={"recall@20": recall, "ndcg@20": recall / 2}, test_users=9,
+        traffic=TrafficSummary(
+            steps=steps, rounds_per_step=4, up_per_step=10.0, down_per_step=5.0, ledger=[]
+        ),
+    )  # fmt: skip
+    entry = Entry(model=label, config=Config(seed=seed))
+    return Outcome(entry=entry, epochs=[], summary=summary)
+
+
+def test_rounds_and_bytes_to_the_best() -> None:
+    """2 steps an epoch, 3 epochs to the best: 6 steps of 4 rounds and 15 bytes."""
+    [row] = rows([outcome("one", 0.5)])
+    assert (row.rounds, row.bytes, row.best_epoch) == (24, 90, 3)
+    assert row.metrics["recall@20"] == Figure(mean=0.5, deviation=None)
+
+
+def test_the_best_is_bold_and_a_missing_run_has_a_dash() -> None:
+    unfinished = Outcome(entry=Entry(model="three", config=Config()), epochs=[])
+    found = rows([outcome("one", 0.5), outcome("two_b", 0.25), unfinished])
+    text = latex(found, METRICS)
+    assert r"one & \textbf{0.5000} & \textbf{0.2500} \\" in text
+    assert r"two\_b & 0.2500 & 0.1250 \\" in text
+    assert r"three & -- & -- \\" in text
+    assert "three: 1 of 1 seeds are not finished." in markdown(found, METRICS, None)
+
+
+def test_settings_for_all_go_to_those_who_have_them() -> None:
+    wanted = {"lr": 0.5, "epochs": 7}
+    found = entries(
+        ["popular", "bpr", "p-gcn"], seeds=1, layers=[1, 2], settings=None, wanted=wanted
+    )
+    assert [one.label for one in found] == ["popular", "bpr", "p-gcn L=1", "p-gcn L=2"]
+    assert [one.config.epochs for one in found] == [1, 7, 7, 7]
+    assert [one.config.lr for one in found] == [1e-3, 0.5, 0.5, 0.5]
+
+
+def test_the_search_is_the_papers_grid_and_looks_at_validation_only() -> None:
+    entry = entries(["p-gcn"], seeds=1, layers=[], settings=None, wanted={})[0]
+    grid = candidates(entry)
+    assert len({(one.config.reg, one.config.layers) for one in grid}) == len(grid) == 5 * 4
+    assert len(candidates(Entry(model="popular", config=Config(model="popular")))) == 1
+    good, better = outcome("a", 0.2), outcome("b", 0.4)
+    assert chosen([good, better], "recall@20") == better.entry
+
+
+def test_a_source_survives_its_flags() -> None:
+    source = Source(dataset="x", train="/a b.csv", ratio=(0.5, 0.25, 0.25), user_column="who")
+    assert source_flags(source) == [
+        "x", "--train", "/a b.csv", "--user-column", "who", "--ratio", "0.5", "0.25", "0.25",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", ["recal@20", "recall", "recall@0"])
+def test_what_is_no_metric_is_refused(metric: str, tmp_path: Path) -> None:
+    refused = compare("demo", "--metrics", metric, "--out", str(tmp_path / "out"))
+    assert refused.exit_code != 0
+    assert not (tmp_path / "out").exists()
