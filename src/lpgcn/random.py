@@ -62,6 +62,11 @@ class Purpose(IntEnum):
     POOL = 17
     ROUND = 18
     """Which clients take part in a round of a federated method that has rounds of clients."""
+    AUDIT = 19
+    """What an audit draws for itself: seeds of its parties, who colludes, whom it asks about."""
+    BOOTSTRAP = 20
+    VIRTUAL_START = 21
+    """Where a walk to virtual items that go together begins."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

@@ -1,0 +1,1 @@
+"""What each party can find out: views of an adversary, attacks on them, and the audit."""

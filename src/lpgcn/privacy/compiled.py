@@ -1,0 +1,57 @@
+"""The loops of the attacks, compiled by numba."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_compiled
+def add_rows(offsets, values, table, weight, out):
+    for row in range(len(offsets) - 1):
+        for entry in range(offsets[row], offsets[row + 1]):
+            item = values[entry]
+            for column in range(table.shape[1]):
+                out[row, column] += weight[item] * table[item, column]
+
+
+@_compiled
+def walk(offsets, values, item_offsets, users, weight, at_offsets, at_values, out):
+    shared = np.zeros(len(offsets) - 1)
+    listed = np.zeros(len(item_offsets) - 1, dtype=np.bool_)
+    for user in range(len(offsets) - 1):
+        shared[:] = 0.0
+        for entry in range(offsets[user], offsets[user + 1]):
+            item = values[entry]
+            listed[item] = True
+            for other in range(item_offsets[item], item_offsets[item + 1]):
+                shared[users[other]] += weight[item]
+        for entry in range(at_offsets[user], at_offsets[user + 1]):
+            item = at_values[entry]
+            own = weight[item] if listed[item] else 0.0
+            total = 0.0
+            for other in range(item_offsets[item], item_offsets[item + 1]):
+                if users[other] != user:
+                    total += shared[users[other]] - own
+            out[entry] = total
+        for entry in range(offsets[user], offsets[user + 1]):
+            listed[values[entry]] = False
+
+
+@_compiled
+def descended(gram, products, sweeps):
+    found, gradient = np.zeros(len(gram)), -products
+    for _ in range(sweeps):
+        largest = 0.0
+        for one in range(len(gram)):
+            better = max(0.0, found[one] - gradient[one] / gram[one, one])
+            change = better - found[one]
+            if change != 0.0:
+                gradient += change * gram[one]
+                found[one] = better
+                largest = max(largest, abs(change))
+        if largest <= 1e-9 * found.max():
+            break
+    return found

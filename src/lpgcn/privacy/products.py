@@ -1,0 +1,34 @@
+"""Sums over the graph of who lists what: too many pairs of items for NumPy, so they are compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lpgcn.privacy.compiled import add_rows, walk
+from lpgcn.ragged import Ragged
+
+Float64 = npt.NDArray[np.float64]
+
+
+def transposed(lists: Ragged, n_columns: int) -> Ragged:
+    """For each value the rows that have it, rising."""
+    return Ragged.from_pairs(lists.values, lists.rows, n_columns)
+
+
+def product(lists: Ragged, table: Float64, weight: Float64) -> Float64:
+    """A·X: for each row the sum of the weighted rows of a table that it lists."""
+    out = np.zeros((len(lists), table.shape[1]))
+    add_rows(lists.offsets, lists.values, table, weight, out)
+    return out
+
+
+def shared_weight(lists: Ragged, by_item: Ragged, weight: Float64, at: Ragged) -> Float64:
+    """For each (u, t) of `at` the sum over other users v who list t, and over other items s that
+    both u and v list, of weight[s]: Σ_{s ∈ L_u, s ≠ t} weight[s]·|U_s ∩ U_t \\ {u}|."""
+    out = np.zeros(len(at.values))
+    walk(
+        lists.offsets, lists.values, by_item.offsets, by_item.values, weight, at.offsets,
+        at.values, out,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,90 @@
+"""What a finished model gives away: with its final vectors in the hands of whoever is given them.
+
+Lossless means that a federation ends in the vectors of a centralised run, so these are trained
+centralised, in seconds, or taken from a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.privacy.attacks import attributes, final_vectors, membership, token_graph
+from lpgcn.privacy.coalition_audit import weighed
+from lpgcn.privacy.measures import Guess, Measured
+from lpgcn.privacy.server_audit import BITS, LABELLED, is_real, some_users
+from lpgcn.privacy.table import Line, line_of
+from lpgcn.ragged import Int64, Ragged
+from lpgcn.runtime.engines.centralized import Centralized
+from lpgcn.runtime.engines.engine import Vectors
+from lpgcn.runtime.machine import Machine
+
+HOLDER: Final = "anybody with e_u"
+RANKER: Final = "server + 1 client"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Final vectors, and how good they are."""
+
+    vectors: Vectors
+    recall: float
+
+
+def trained(split: Split, config: Config, epochs: int) -> Model:
+    """After so many epochs, with Recall@20 on the validation part."""
+    engine = Centralized(split, config.changed(mode="centralized"), Machine.with_threads(None))
+    for epoch in range(epochs):
+        for step in range(engine.steps_per_epoch):
+            engine.step(epoch, step, config.lr)
+    recall = engine.measure("valid").metrics["recall@20"]
+    return Model(engine.vectors(), recall)
+
+
+def lines(
+    split: Split, vectors: Vectors, people: Mapping[str, Mapping[str, str]]
+) -> Iterator[Line]:
+    """Training pairs and attributes from e_u."""
+    everybody, train = np.arange(split.n_users), split.train
+    users, items = vectors.users.astype(np.float64), vectors.items.astype(np.float64)
+    guess = membership.against_alike(everybody, users, items, train.by_user, train.item_degrees)
+    yield line_of(HOLDER, "membership by score", "training pairs", guess, train.item_degrees)
+    for attribute, answers in people.items():
+        labels = [answers[str(split.user_ids[user])] for user in everybody.tolist()]
+        found = attributes.infer(attribute, users, labels)
+        yield Line(
+            adversary=HOLDER, attack="logistic regression", about=attribute, users=found.users,
+            auc=Measured(value=found.auc, low=found.auc, high=found.auc),
+            note=f"accuracy {found.accuracy:.3f}, largest class {found.majority:.3f}",
+        )  # fmt: skip
+
+
+def about_lists(
+    lists: Ragged,
+    real: Ragged,
+    scores: dict[str, token_graph.Float64],
+    vectors: Vectors,
+    catalogue: Int64,
+    popularity: Int64,
+) -> Iterator[Line]:
+    """Real or virtual, by a server with a client that was given all e_i to rank with: by the likeness of
+    vectors alone, and together with the token graph and a few labelled users."""
+    n_items = len(catalogue)
+    truth = is_real(lists, real, n_items)
+    if truth.all():
+        return
+    by_place = vectors.items.astype(np.float64)[catalogue]
+    likeness = final_vectors.likeness(lists, by_place)
+    labelled = some_users(len(lists), LABELLED)
+    others = np.setdiff1d(np.arange(len(lists)), labelled)
+    bits = np.where(np.isin(lists.rows, labelled), truth, -1)
+    both = weighed(lists, {**scores, "likeness": likeness}, bits)
+    attacks = {"final vectors": likeness, f"the same and {LABELLED:.0%} labelled": both}
+    for name, score in attacks.items():
+        guess = Guess(lists, score, truth).only(others)
+        yield line_of(RANKER, f"trained: {name}", BITS, guess, popularity)
