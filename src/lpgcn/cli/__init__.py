@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from lpgcn import __version__
+from lpgcn.cli.audit import audit
 from lpgcn.cli.compare import compare
 from lpgcn.cli.data import data
 from lpgcn.cli.demo import demo
@@ -28,8 +29,8 @@ from lpgcn.cli.verify import verify
 __all__ = ["main"]
 
 COMMANDS = (
-    demo, train, compare, models, evaluate, recommend, report, verify, plan, data, serve, join,
-    host, federation,
+    demo, train, compare, models, evaluate, recommend, report, verify, plan, audit, data, serve,
+    join, host, federation,
 )  # fmt: skip
 
 main = Program(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn.privacy.attacks import final_vectors, means_of_finals, token_graph
 from lpgcn.privacy.deployment import Deployment
@@ -16,6 +17,8 @@ from lpgcn.privacy.table import Line, line_of
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.ragged import Bits, Int64, Ragged
 
+Float64 = npt.NDArray[np.float64]
+
 FEWEST_LABELS: Final = 100
 """Entries whose bit is known, for a combination of scores to be trained."""
 _CERTAIN: Final = 1e6
@@ -25,9 +28,9 @@ def lines(
     deployment: Deployment,
     adversary: Adversary,
     lists: Ragged,
-    scores: dict[str, token_graph.Float64],
+    scores: dict[str, Float64],
 ) -> Iterator[Line]:
-    """Before any step, after the steps, and after the validation; over users that do not collude."""
+    """Before any step, after the steps, after the validation; over users that do not collude."""
     view = view_of(deployment, adversary)
     truth = is_real(lists, deployment.real, view.n_items)
     if truth.all():
@@ -71,9 +74,7 @@ def known_bits(view: View, lists: Ragged) -> Int64:
     return bits
 
 
-def weighed(
-    lists: Ragged, scores: dict[str, token_graph.Float64], bits: Int64
-) -> token_graph.Float64:
+def weighed(lists: Ragged, scores: dict[str, Float64], bits: Int64) -> Float64:
     """A combination trained on the known bits, or, where these are too few, the score that needs
     none and is best suited; what is known is certain."""
     labelled: Bits = bits >= 0

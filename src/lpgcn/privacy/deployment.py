@@ -55,10 +55,12 @@ class Deployment:
     record: Record
     catalogue: Int64
     """The item at each place."""
-    initial: dict[str, npt.NDArray[np.floating]]
+    initial: dict[str, npt.NDArray[np.float64]]
     """Tables of items before the first step, by place."""
     validated: int
     """The pass in which everybody was given the final vectors of all items."""
+    bytes_per_step: float
+    """Of a mean client, up and down."""
 
     @cached_property
     def real(self) -> Ragged:
@@ -100,7 +102,9 @@ def deploy(
             validated = record.last_pass
         tell(f"step {done + 1} of {steps + 1}")
         federation.step(*divmod(done, federation.steps_per_epoch), config.lr)
-    return Deployment(split, config, record, order, initial, validated)
+    traffic = federation.traffic()
+    both = traffic.up_per_step + traffic.down_per_step
+    return Deployment(split, config, record, order, initial, validated, both)
 
 
 def _with_seeds(profile: bytes, shared: int, private: int) -> bytes:
@@ -108,9 +112,9 @@ def _with_seeds(profile: bytes, shared: int, private: int) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(about, seed=shared, private_seed=private))
 
 
-def _item_tables(host: OneProcess, order: Int64) -> dict[str, npt.NDArray[np.floating]]:
+def _item_tables(host: OneProcess, order: Int64) -> dict[str, npt.NDArray[np.float64]]:
     """What the owners drew, by place: for attacks that are told it, to show that they work."""
-    tables: dict[str, npt.NDArray[np.floating]] = {}
+    tables: dict[str, npt.NDArray[np.float64]] = {}
     place = places(order)
     for client in host.clients.values():
         owned = place[client.party.owned_items()]

@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method, with a ridge: all that an attack needs of a classifier."""
+"""Logistic regression by Newton's method, with a ridge: the classifier of the attacks."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def user_f1(guess: Guess) -> Float64:
 
 
 def caught(guess: Guess, false_positives: float = FALSE_POSITIVES) -> Float64:
-    """TPR at a false-positive rate of 0.1 %, over all pairs (Carlini et al. 2022): for each user the
-    share of its real items above the one threshold."""
+    """TPR at a false-positive rate of 0.1 %, over all pairs (Carlini et al. 2022): for each user
+    the share of its real items above the one threshold."""
     others = guess.scores[~guess.real]
     rows = guess.candidates.rows
     n_real = np.bincount(rows, guess.real, len(guess.candidates))

@@ -1,4 +1,4 @@
-"""Sums over the graph of who lists what: too many pairs of items for NumPy, so they are compiled."""
+"""Sums over the graph of who lists what, over too many pairs of items for NumPy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What all parties of a deployment could read, row by row: a witness that keeps it in memory.
 
 Each row that a client opened is written down with the parties that have to do with it, so that
-`views` can say who else could have read it. Nothing here is an adversary's.
+`views` can say who else could have read it. Nothing here is an adversary's. What reaches nobody is
+not in it: in suite `paper` the vectors of items that no client but their owner lists.
 """
 
 from __future__ import annotations

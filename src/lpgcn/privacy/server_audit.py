@@ -30,7 +30,7 @@ def some_users(n_users: int, share: float, seed: int = 0) -> Int64:
     return np.sort(permutation(seed, Purpose.AUDIT, n_users)[:count])
 
 
-def rising(lists: Ragged, n_items: int) -> Ragged:
+def rising(lists: Ragged) -> Ragged:
     """The same lists with the places of each in rising order."""
     return Ragged.from_pairs(lists.rows, lists.values, len(lists))
 

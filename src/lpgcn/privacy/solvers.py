@@ -20,14 +20,15 @@ def non_negative(dictionary: Float64, target: Float64, ridge: float = 1e-6) -> F
     gram = dictionary @ dictionary.T
     mean = float(np.trace(gram)) / max(len(gram), 1)
     gram[np.diag_indices(len(gram))] += max(ridge * mean, 1e-300)
-    return descended(gram, dictionary @ target, _SWEEPS)
+    found: Float64 = descended(gram, dictionary @ target, _SWEEPS)
+    return found
 
 
 def least_squares(dictionary: Float64, targets: Float64, ridge: float = 1e-3) -> Float64:
     """argmin_C ‖CD − T‖² + ridge·tr·‖C‖², a row of C for each row of T."""
     gram = dictionary @ dictionary.T
     gram[np.diag_indices(len(gram))] += ridge * float(np.trace(gram)) / max(len(gram), 1)
-    return np.linalg.solve(gram, dictionary @ targets.T).T
+    return np.asarray(np.linalg.solve(gram, dictionary @ targets.T).T, dtype=np.float64)
 
 
 def sparsest(dictionary: Float64, target: Float64) -> Float64:
@@ -48,4 +49,4 @@ def sparsest(dictionary: Float64, target: Float64) -> Float64:
         system[np.diag_indices(len(system))] += 1e-13 * float(np.trace(system)) / len(system)
         found = weighted @ np.linalg.solve(system, goal)
         epsilon = max(epsilon * 0.7, 1e-8)
-    return found * scale
+    return np.asarray(found * scale, dtype=np.float64)

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.data import Split
-from lpgcn.privacy.attacks import attributes, final_vectors, membership, token_graph
+from lpgcn.evaluation.scorers.vectors import Vectors
+from lpgcn.privacy.attacks import attributes, final_vectors, membership
 from lpgcn.privacy.coalition_audit import weighed
 from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.server_audit import BITS, LABELLED, is_real, some_users
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.runtime.engines.centralized import Centralized
-from lpgcn.runtime.engines.engine import Vectors
 from lpgcn.runtime.machine import Machine
 
 HOLDER: Final = "anybody with e_u"
@@ -42,8 +43,8 @@ def trained(split: Split, config: Config, epochs: int) -> Model:
     for epoch in range(epochs):
         for step in range(engine.steps_per_epoch):
             engine.step(epoch, step, config.lr)
-    recall = engine.measure("valid").metrics["recall@20"]
-    return Model(engine.vectors(), recall)
+    recall = engine.measure("valid").values["recall@20"]
+    return Model(engine.scorer(), recall)
 
 
 def lines(
@@ -67,13 +68,13 @@ def lines(
 def about_lists(
     lists: Ragged,
     real: Ragged,
-    scores: dict[str, token_graph.Float64],
+    scores: dict[str, npt.NDArray[np.float64]],
     vectors: Vectors,
     catalogue: Int64,
     popularity: Int64,
 ) -> Iterator[Line]:
-    """Real or virtual, by a server with a client that was given all e_i to rank with: by the likeness of
-    vectors alone, and together with the token graph and a few labelled users."""
+    """Real or virtual, by a server with a client that was given all e_i to rank with: by the
+    likeness of vectors alone, and together with the token graph and a few labelled users."""
     n_items = len(catalogue)
     truth = is_real(lists, real, n_items)
     if truth.all():

@@ -1,1 +1,1 @@
-"""Attacks, one module each: from what a view holds to scores, which the audit holds against truth."""
+"""Attacks, one module each: from what a view holds to scores, to be held against the truth."""

@@ -1,14 +1,14 @@
-"""Positives that a neighbour drew, of items that are others': an owner, in the step after a validation.
+"""Positives of items that are others': an owner, in the step after a validation.
 
-A validation gives everybody e_i of all items, at the very parameters from which the next step starts.
-In that step a batch client pushes, before anything is mixed in,
+A validation gives everybody e_i of all items, at the very parameters from which the next step
+starts. In that step a batch client pushes, before anything is mixed in,
 
-    x_u^(L) = |I_u|^-½·α_L · ∂Loss/∂e_u = Σ_i c_i e_i,   c_i < 0 for its positives, > 0 for its negatives
+    x_u^(L) = |I_u|^-½·α_L · ∂Loss/∂e_u = Σ_i c_i e_i,   c_i < 0 for positives, > 0 for negatives
 
 a combination of a few of m known vectors in d dimensions: the sparsest one is it, as long as there
 are less than about d/4 samples of u in the batch. Must succeed with small batches right after a
-validation; fails with batches in which everybody has many samples, and with other vectors than those
-of the step.
+validation; fails with batches in which everybody has many samples, and with other vectors than
+those of the step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What kind of person a vector belongs to: anybody with e_u, and some people whose answers are known.
+"""What kind of person a vector belongs to: anybody with e_u and some people that are known.
 
-A logistic regression (one against the rest) from e_u to gender, age group or occupation, tested on people
-that it was not trained on (five folds). To be held against the share of the largest class, which needs
-no vector, and against AUC 0.5 for a class. Must succeed where an attribute decides what a user likes;
-at chance on permuted attributes.
+A logistic regression (one against the rest) from e_u to gender, age group or occupation, tested on
+people that it was not trained on (five folds). To be held against the share of the largest class,
+which needs no vector, and against AUC 0.5 for a class. Must succeed where an attribute decides what
+a user likes; at chance on permuted attributes.
 """
 
 from __future__ import annotations

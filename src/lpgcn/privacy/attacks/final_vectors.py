@@ -1,12 +1,15 @@
-"""Real or virtual, from the final vectors of items: the server with any one client, which has K_item.
+"""Real or virtual, from the final vectors of items: the server with any one client.
 
-Final vectors are a sketch of the *real* graph: those of items with the same users are alike. Within a
-list the real items are alike, virtual ones are not, unless they were drawn to be:
+Final vectors are a sketch of the *real* graph: those of items with the same users are alike. Within
+a list the real items are alike, virtual ones are not, unless they were drawn to be:
 
-    score_ut = ê_t · Σ_{s ∈ L_u, s ≠ t} w_s ê_s,   ê centred and of length 1, w = 1 at first, then the
-               positive part of the score of s, scaled to a mean of 1
+    score_ut = ê_t · Σ_{s ∈ L_u, s ≠ t} w_s ê_s
 
-Must succeed with uniform virtual items, after any step; must be at chance on vectors of permuted items.
+with ê centred and of length 1, w = 1 at first, then the positive part of the score of s, scaled to
+a mean of 1.
+
+Must succeed with uniform virtual items, after any step; must be at chance on vectors of permuted
+items.
 """
 
 from __future__ import annotations
@@ -51,4 +54,5 @@ def likeness(lists: Ragged, vectors: Float64) -> Float64:
         mean = np.bincount(rows, weight, len(lists)) / np.maximum(lists.lengths, 1)
         weight = weight / np.maximum(mean[rows], 1e-300)
     others = np.maximum(lists.lengths - 1, 1)
-    return score / others[rows]
+    mean_score: Float64 = score / others[rows]
+    return mean_score

@@ -4,9 +4,9 @@
     LightGCN    x_u^(1) = 1/|I_u| · Σ_{i ∈ I_u} V_i·|U_i|^-½     one exchange later
 
 Solved for coefficients that are not negative over all items whose initial vector is known: of which
-the owner's own are known with their bits, and are taken off first. Must succeed on lists that are short
-beside d where all initial vectors are known, as they were when every client drew them from one seed;
-has nothing to go on where each owner draws its own.
+the owner's own are known with their bits, and are taken off first. Must succeed on lists that are
+short beside d where all initial vectors are known, as they were when every client drew them from
+one seed; has nothing to go on where each owner draws its own.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ On the way back a user's push is the mean of what its *real* items pushed, and w
 
     x_u^(l) − x_u^(L) = 1/|I_u| · Σ_{i ∈ L_u} b_ui y_i^(l+1),   b_ui = 1 if i is real, else 0
 
-(the loss adds the same at every layer, as long as layers weigh the same). On the way forward the same
-without x_u^(L). That is d equations a layer and step for |L_u| unknowns that are not negative. Must
-succeed in suite `paper`, where the server reads both ends, once there are as many equations as
+(the loss adds the same at every layer, as long as layers weigh the same). On the way forward the
+same without x_u^(L). That is d equations a layer and step for |L_u| unknowns that are not negative.
+Must succeed in suite `paper`, where the server reads both ends, once there are as many equations as
 unknowns; finds nothing where either is sealed.
 """
 

@@ -2,11 +2,12 @@
 
 Propagation is linear: what an owner reads of a neighbour in layers 1 to L−1 adds up to
 
-    Σ_{l=1}^{L−1} x_u^(l) = 1/|I_u| · Σ_{i ∈ I_u} |U_i|^-½ Σ_{l=0}^{L−2} e_i^(l) ≈ Σ_{i ∈ I_u} c_i e_i,  c_i ≥ 0
+    Σ_{l=1}^{L−1} x_u^(l) = 1/|I_u| · Σ_{i ∈ I_u} |U_i|^-½ Σ_{l=0}^{L−2} e_i^(l)
+                          ≈ Σ_{i ∈ I_u} c_i e_i,   c_i ≥ 0
 
-with e_i, the mean over all layers, in place of the sum over some. Solved for c over the candidates: what
-u lists, if the server takes part, else all items. Must succeed on short lists with L large or e_i^(0)
-small; an approximation everywhere else.
+with e_i, the mean over all layers, in place of the sum over some. Solved for c over the candidates:
+what u lists, if the server takes part, else all items. Must succeed on short lists with L large or
+e_i^(0) small; an approximation everywhere else.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     score_ui = e_u · e_i
 
-of a user's training items against as many other items of the same popularity, so that popularity alone
-tells nothing. A model that ranks well must give them away: this is what any recommender with vectors
-says about its training data, centralised or not. At chance on vectors that were not trained.
+of a user's training items against as many other items of the same popularity, so that popularity
+alone tells nothing. A model that ranks well must give them away: this is what any recommender with
+vectors says about its training data, centralised or not. At chance on vectors that were not
+trained.
 """
 
 from __future__ import annotations

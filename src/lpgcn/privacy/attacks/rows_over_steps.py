@@ -1,14 +1,15 @@
 """Who has items that a client lists but does not own: an owner, by least squares over the steps.
 
-As a user it is sent, in every layer and step, what its own owners push; as an owner it has the vectors
-of its neighbours one layer before:
+As a user it is sent, in every layer and step, what its own owners push; as an owner it has the
+vectors of its neighbours one layer before:
 
-    suite `paper`    y_i^(l+1) = 1/|U_i| · Σ_{u ∈ U_i} x_u^(l)               for each item i it lists
-    suite `sealed`   p^(l+1) = Σ_{i ∈ O ∩ I} 1/|U_i| · Σ_{u ∈ U_i} x_u^(l)   for each of its owners O
+    suite `paper`    y_i^(l+1) = 1/|U_i| · Σ_{u ∈ U_i} x_u^(l)              each item i it lists
+    suite `sealed`   p^(l+1) = Σ_{i ∈ O ∩ I} 1/|U_i| · Σ_{u ∈ U_i} x_u^(l)  each of its owners O
 
-Regressed on the x_u of its neighbours, the coefficient of u says whether u has the item, or how many of
-the items that the adversary itself really has at that owner, weighed by 1/|U_i|. Must succeed in suite
-`paper` with as many equations (d·(L−1) a step) as neighbours; in `sealed` items of one owner are one sum.
+Regressed on the x_u of its neighbours, the coefficient of u says whether u has the item, or how
+many of the items that the adversary itself really has at that owner, weighed by 1/|U_i|. Must
+succeed in suite `paper` with as many equations (d·(L−1) a step) as neighbours; in `sealed` items of
+one owner are one sum.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ class Regressed:
 
 def regressed(view: View, ridge: float = 1e-6) -> Regressed | None:
     """On the forward rows of all passes that the view has."""
-    users = {sent: rows for sent, *rows in view.vectors(Kind.USER_FORWARD)}
-    pushes = {sent: rows for sent, *rows in view.vectors(Kind.PUSH) if sent.phase == Phase.FORWARD}
+    users = {sent: (of, rows) for sent, of, rows in view.vectors(Kind.USER_FORWARD)}
+    pushes = {
+        sent: (of, rows)
+        for sent, of, rows in view.vectors(Kind.PUSH)
+        if sent.phase == Phase.FORWARD
+    }
     both = [
         (users[before], pushes[sent])
         for sent in sorted(pushes)
@@ -66,6 +71,7 @@ def _common(ids: list[Int64]) -> Int64:
     return found
 
 
-def _rows(rows: list[npt.NDArray[np.generic]], wanted: Int64) -> Float64:
+def _rows(rows: tuple[Int64, Float64], wanted: Int64) -> Float64:
     about, vectors = rows
-    return vectors[np.searchsorted(about, wanted)]
+    chosen: Float64 = vectors[np.searchsorted(about, wanted)]
+    return chosen

@@ -1,7 +1,7 @@
 """Real or virtual, from nothing but who lists which token: the server alone.
 
-With A the graph of users and tokens, L_u a list, U_t who lists t, d_t = |U_t| and c_st the number of
-others who list both s and t (u itself left out):
+With A the graph of users and tokens, L_u a list, U_t who lists t, d_t = |U_t| and c_st the number
+of others who list both s and t (u itself left out):
 
     degree   d_t
     cosine   mean over s ∈ L_u of c_st / √(d_s d_t)
@@ -10,8 +10,9 @@ others who list both s and t (u itself left out):
              directions of the whole graph explain
     pu       positive-unlabelled: a classifier of what u lists against what it does not list
 
-and `combined`, a logistic regression on the ranks of all five within each list, and on their squares
-and products (real items may be neither the most nor the least popular), trained on a few users whose real items the adversary happens to know (itself, colluding clients, public profiles).
+and `combined`, a logistic regression on the ranks of all five within each list, and on their
+squares and products (real items may be neither the most nor the least popular), trained on a few
+users whose real items the adversary happens to know (itself, colluding clients, public profiles).
 
 Must succeed where virtual items are drawn uniformly, for real items are popular and go together;
 must be at chance where real and virtual items are exchanged at random within each list.
@@ -33,6 +34,8 @@ Float64 = npt.NDArray[np.float64]
 
 RANK: Final = 32
 _ITERATIONS: Final = 4
+_MORE: Final = 8
+"""Columns that are iterated besides, and left out in the end."""
 _SEED: Final = 12
 _UNLISTED: Final = 2
 """Tokens outside of the list for each one in it."""
@@ -62,14 +65,16 @@ def _together(lists: Ragged, n_tokens: int, at: Ragged, power: float) -> Float64
 def svd(lists: Ragged, n_tokens: int, rank: int = RANK) -> Float64:
     """By subspace iteration (Halko, Martinsson and Tropp 2011)."""
     by_token = transposed(lists, n_tokens)
-    rank = min(rank, len(lists), n_tokens)
+    wide = min(rank + _MORE, len(lists), n_tokens)
     user, token = (np.maximum(one.lengths, 1) ** -0.5 for one in (lists, by_token))
-    drawn = uniform(_SEED, Purpose.AUDIT, np.arange(n_tokens), count=rank) - 0.5
+    drawn = uniform(_SEED, Purpose.AUDIT, np.arange(n_tokens), count=wide) - 0.5
     basis, _ = np.linalg.qr(drawn)
     for _ in range(_ITERATIONS):
         left, _ = np.linalg.qr(user[:, None] * product(lists, basis, token))
         basis, _ = np.linalg.qr(token[:, None] * product(by_token, left, user))
     left = user[:, None] * product(lists, basis, token)
+    strongest = np.linalg.svd(left, full_matrices=False)[2][:rank].T
+    left, basis = left @ strongest, basis @ strongest
     explained = np.empty(len(lists.values))
     step = 1 << 16
     for first in range(0, len(explained), step):

@@ -1,4 +1,4 @@
-"""Interactions by name of place, read off: whoever reads what a batch client says about its positives.
+"""Interactions, read off: whoever reads what a batch client says about its positives.
 
 A wish is the number of an item among those that a client lists at an owner, and n_ui ≠ 0 says that
 it was drawn. Nothing is solved: every pair that is read is an interaction. Must succeed in suite

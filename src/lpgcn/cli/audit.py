@@ -1,0 +1,269 @@
+"""`lpgcn audit`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import click
+
+from lpgcn.cli.options import (
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+    overwrite_option,
+    source_asked,
+)
+from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
+from lpgcn.config import Config, Suite, VirtualDraw
+from lpgcn.runtime.runs.source import Source
+
+if TYPE_CHECKING:
+    from lpgcn.data import Split
+    from lpgcn.privacy.audit import Audited
+    from lpgcn.privacy.measures import Measured
+    from lpgcn.privacy.table import Line
+    from lpgcn.report.audits import TradeOff
+
+_SWEPT: Final = {"suite", "model", "virtual_items", "virtual_draw"}
+_MODELS: Final = ("lightgcn", "lightgcn+")
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  lpgcn audit ml-100k --virtual-items 1.0x --draw popularity
+  lpgcn audit ml-100k --suites paper --suites sealed --virtual-items 0 --virtual-items 1.0x \\
+    --draw uniform --draw popularity --steps 3 --plot audit.png
+  lpgcn audit gowalla --steps 0 --adversaries server --virtual-items 1.0x
+  lpgcn audit runs/mine --steps 3
+
+\b
+A federation of a thousand clients takes minutes. With --steps 0 none is run, and the server has
+what it sees before the first step: the token graph.""",
+)
+@click.argument("dataset", metavar="DATASET|RUN", required=False)
+@config_option
+@click.option(
+    "--suites",
+    type=click.Choice(get_args(Suite)),
+    multiple=True,
+    help="Suites to audit; can be repeated.  [default: sealed]",
+)
+@click.option(
+    "--models",
+    type=click.Choice(_MODELS),
+    multiple=True,
+    help="Models to audit; can be repeated.  [default: lightgcn]",
+)
+@click.option(
+    "--virtual-items",
+    "alphas",
+    multiple=True,
+    help="Virtual items α a client lists: a count or a ratio; can be repeated.  [default: 1.0x]",
+)
+@click.option(
+    "--draw",
+    "draws",
+    type=click.Choice(get_args(VirtualDraw)),
+    multiple=True,
+    help="How virtual items are drawn; can be repeated.  [default: popularity]",
+)
+@click.option(
+    "--adversaries",
+    "parties",
+    type=click.Choice(["server", "owner", "client", "coalition", "model"]),
+    multiple=True,
+    help="Whose attacks; can be repeated.  [default: all]",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Steps of a federation before a validation; one more comes after it. 0: none is run.",
+)
+@click.option(
+    "--attributes",
+    type=click.Path(path_type=Path),
+    help="MovieLens' u.user: what people are, to be inferred; found by itself for ml-100k.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="A picture: attacks, accuracy and bytes over α.",
+)
+@overwrite_option
+@json_option
+@field_options(Source, "Data, and files of your own")
+@field_options(
+    Config, "Configuration", without={"mode", "epochs", "patience", "eval_every", *_SWEPT}
+)
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=0),
+    default=40,
+    show_default=True,
+    help="Epochs of the model whose final vectors are attacked; 0: none is trained.",
+)
+def audit(
+    dataset: str | None,
+    config_file: Path | None,
+    suites: tuple[str, ...],
+    models: tuple[str, ...],
+    alphas: tuple[str, ...],
+    draws: tuple[str, ...],
+    parties: tuple[Any, ...],
+    steps: int,
+    epochs: int,
+    attributes: Path | None,
+    plot: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Measure what each party can find out.
+
+    Runs a federation in which every party has a seed of its own, as in a deployment, takes the view
+    of each adversary, and lets attacks loose on it: the server, owners, a client, the server with
+    some clients, and whoever has a finished model. For each the table has the AUC over users (0.5:
+    nothing found out), F1 of calling as many items real as there are, the share of interactions
+    named, TPR at 0.1 % FPR, and the AUC of somebody who knows popularity and nothing else. In
+    brackets: 95 % of a bootstrap over users; --json has it for all measures.
+
+    DATASET is a name of `lpgcn data list`; RUN is the folder of a run, whose data and configuration
+    are taken.
+    """
+    from lpgcn.privacy.audit import PARTIES
+    from lpgcn.privacy.audit import audit as measured
+    from lpgcn.report.audits import plot_trade_offs
+    from lpgcn.report.picture import check_place
+
+    if plot is not None:
+        check_place(plot, overwrite=overwrite)
+    source, base = _asked(dataset, config_file, fields)
+    split = source.open()
+    people = _people(split, attributes)
+    say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
+    found: list[Audited] = []
+    for config in _settings(base, suites, models, alphas, draws):
+        what = f"{config.suite} · {config.model} · α = {config.virtual_items}"
+        what += "" if config.virtual_items == "0" else f", {config.virtual_draw}"
+        one = measured(
+            split, config, steps=steps, epochs=epochs, parties=parties or PARTIES, people=people,
+            tell=partial(_tell, what),
+        )  # fmt: skip
+        found.append(one)
+        if not as_json:
+            show(*_report(one, what))
+    if as_json:
+        about = {"dataset": split.name, "fingerprint": split.fingerprint}
+        print_json({**about, "audited": found})
+    if plot is not None:
+        plot_trade_offs([_trade_off(one) for one in found], plot, split.name)
+        say(f"the picture is in {plot}")
+
+
+def _tell(what: str, stage: str) -> None:
+    say(f"{what}: {stage}")
+
+
+def _asked(
+    dataset: str | None, config_file: Path | None, fields: dict[str, Any]
+) -> tuple[Source, Config]:
+    """Of a run, its own data and configuration, changed by what was given."""
+    from lpgcn.runtime.runs.run_folder import RunFolder
+
+    wanted = asked(config_file, fields)
+    if dataset is not None and (Path(dataset) / "config.toml").is_file():
+        run = RunFolder(Path(dataset)).describe()
+        return run.source, run.config.changed(**wanted)
+    return source_asked(dataset, fields).resolved(), Config().changed(**wanted)
+
+
+def _settings(
+    base: Config,
+    suites: tuple[str, ...],
+    models: tuple[str, ...],
+    alphas: tuple[str, ...],
+    draws: tuple[str, ...],
+) -> list[Config]:
+    """Every combination; without virtual items there is one draw."""
+    found: dict[tuple[str, ...], Config] = {}
+    for suite in suites or ("sealed",):
+        for model in models or ("lightgcn",):
+            for alpha in alphas or ("1.0x",):
+                for draw in draws or ("popularity",):
+                    key = suite, model, alpha, "" if alpha == "0" else draw
+                    found.setdefault(
+                        key,
+                        base.changed(
+                            mode="federated", suite=suite, model=model, virtual_items=alpha,
+                            virtual_draw=draw if alpha != "0" else "uniform",
+                        ),
+                    )  # fmt: skip
+    return list(found.values())
+
+
+def _people(split: Split, path: Path | None) -> dict[str, dict[str, str]]:
+    from lpgcn.data.named import data_folder
+    from lpgcn.privacy.attacks.attributes import read_movielens
+
+    standard = data_folder() / "ml-100k" / "u.user"
+    if path is None and split.name == "ml-100k" and standard.is_file():
+        path = standard
+    return {} if path is None else read_movielens(path)
+
+
+def _report(found: Audited, what: str) -> list[Any]:
+    rows = [
+        (
+            one.adversary, f"{one.attack} → {one.about}", f"{one.users:,}", _between(one.auc),
+            _shown(one.f1), _shown(one.named), _shown(one.caught), _popularity(one),
+        )
+        for one in found.lines
+    ]  # fmt: skip
+    heads = ("users", "AUC", "F1", "named", "TPR", "popular")
+    costs = [f"{found.listed_per_item:.2f} items are listed for each real one"]
+    if found.bytes_per_step is not None:
+        costs.append(f"a mean client sends and receives {size(found.bytes_per_step)} a step")
+    if found.recall is not None:
+        costs.append(f"Recall@20 on the validation part is {found.recall:.4f}")
+    notes = [f"{one.adversary}, {one.attack}, {one.about}: {one.note}."
+             for one in found.lines if one.note]  # fmt: skip
+    return [
+        table(rows, "adversary", "attack → about", *heads, title=what),
+        *notes,
+        "; ".join(costs) + ".",
+    ]
+
+
+def _trade_off(found: Audited) -> TradeOff:
+    from lpgcn.privacy.server_audit import BITS
+    from lpgcn.report.audits import TradeOff
+
+    attacks: dict[str, float] = {}
+    for line in found.lines:
+        if line.about == BITS and line.auc is not None:
+            attacks[line.adversary] = max(line.auc.value, attacks.get(line.adversary, 0.0))
+    series = [found.suite, found.model, found.virtual_draw, found.list_sizes, found.planner]
+    return TradeOff(
+        ", ".join(series), found.listed_per_item, attacks, found.recall, found.bytes_per_step
+    )
+
+
+def _between(value: Measured | None) -> str:
+    if value is None or value.low == value.high:
+        return _shown(value)
+    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _shown(value: Measured | None) -> str:
+    return "–" if value is None else f"{value.value:.3f}"
+
+
+def _popularity(line: Line) -> str:
+    return "–" if line.popularity_auc is None else f"{line.popularity_auc:.3f}"

@@ -1,0 +1,84 @@
+"""The audit as a whole: its table, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from lpgcn.cli import main
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.privacy.audit import adversaries, audit
+from lpgcn.privacy.deployment import Seeds
+from lpgcn.privacy.server_audit import BITS
+
+SMALL = Config(
+    model="lightgcn", dim=8, layers=2, batch_size=48, virtual_items="1.0x", planner="greedy"
+)
+
+
+@pytest.mark.parametrize("suite", ["sealed", "paper"])
+def test_every_adversary_has_lines_and_numbers_are_within_their_bounds(
+    split_with_tastes: Split, suite: str
+) -> None:
+    people = {"parity": {str(user): str(user % 2) for user in range(split_with_tastes.n_users)}}
+    found = audit(split_with_tastes, SMALL.changed(suite=suite), steps=1, epochs=2, people=people)
+    names = {line.adversary for line in found.lines}
+    assert {"server", "owner, heaviest", "server + 1 client", "anybody with e_u"} <= names
+    assert any(line.about == "parity" for line in found.lines)
+    for line in found.lines:
+        for value in (line.auc, line.f1, line.named, line.caught):
+            assert value is None or 0 <= value.low <= value.value <= value.high <= 1
+    solved = [line for line in found.lines if line.attack == "linear system for the bits"]
+    assert len(solved) == (suite == "paper")
+    assert found.listed_per_item == 2
+    assert found.bytes_per_step is not None
+    assert found.recall is not None
+
+
+def test_without_virtual_items_there_is_nothing_to_tell_apart(split_with_tastes: Split) -> None:
+    found = audit(split_with_tastes, SMALL.changed(virtual_items="0"), steps=0)
+    assert [line.note for line in found.lines if line.about == BITS] == [
+        "no virtual items: every listed token is real"
+    ]
+    assert found.bytes_per_step is None
+
+
+def test_parties_of_a_deployment_share_no_seed() -> None:
+    seeds = Seeds.drawn(0, 50)
+    assert len({seeds.server, seeds.clients, *seeds.private.tolist()}) == 52
+
+
+def test_adversaries_are_owners_clients_and_coalitions(deployment_of: object) -> None:
+    deployment = deployment_of()  # type: ignore[operator]
+    topology = deployment.record.topology
+    found = {one.name: one for one in adversaries(deployment)}
+    loads = topology.by_owner.lengths
+    (heaviest,), (lightest,) = found["owner, heaviest"].clients, found["owner, lightest"].clients
+    assert loads[heaviest] == loads.max()
+    assert loads[lightest] == loads[np.flatnonzero(topology.is_owner)].min()
+    assert not topology.is_owner[found["ordinary client"].clients[0]]
+    assert len(found["server + 10% of clients"].clients) == 5
+    assert all(len(set(one.clients)) == len(one.clients) for one in found.values())
+
+
+def test_the_command_prints_one_object_and_draws(tmp_path: Path) -> None:
+    pairs = [(user, (user * user + 3 * item) % 40) for user in range(24) for item in range(12)]
+    path = tmp_path / "mine.csv"
+    path.write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in sorted(set(pairs))))
+    asked = ["audit", "--train", str(path), "--steps", "1", "--epochs", "1", "--dim", "4"]
+    asked += ["--layers", "2", "--batch-size", "24", "--planner", "greedy", "--json"]
+    asked += ["--virtual-items", "0", "--virtual-items", "5", "--plot", str(tmp_path / "audit.png")]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [one["virtual_items"] for one in found["audited"]] == ["0", "5"]
+    assert (tmp_path / "audit.png").stat().st_size > 1000
+    shown = CliRunner().invoke(main, [*(word for word in asked if word != "--json"), "--overwrite"])
+    assert "attack" in shown.stdout
+    again = CliRunner().invoke(main, asked)
+    assert again.exit_code == 2
