@@ -84,3 +84,16 @@ def test_every_one_says_what_it_is_and_what_it_protects() -> None:
 def test_a_near_name_is_offered() -> None:
     with pytest.raises(ConfigError, match="did you mean 'popular'"):
         find("populer")
+
+
+def test_the_method_of_the_documentation(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "METHODS.md"
+    example = page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "recent.py").write_text(example)
+    info = tmp_path / "recent-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: recent\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[lpgcn.methods]\nrecent = recent:METHOD\n")
+    words = ("train", "demo", "--model", "recent", "--out", str(tmp_path / "run"))
+    done = lpgcn(*words, path=tmp_path)
+    assert done.returncode == 0, done.stderr
