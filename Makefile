@@ -17,7 +17,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test-fast: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
