@@ -4,12 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint test-fast test-slow clean
+.PHONY: demo test docs lint test-fast test-slow clean
 
 demo: $(READY)
 	$(BIN)/lpgcn demo
 
 test: lint test-fast
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is site/index.html."
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks
@@ -28,4 +32,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis

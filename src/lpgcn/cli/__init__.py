@@ -11,6 +11,7 @@ import click
 from lpgcn import __version__
 from lpgcn.cli.audit import audit
 from lpgcn.cli.compare import compare
+from lpgcn.cli.completion import completion
 from lpgcn.cli.data import data
 from lpgcn.cli.demo import demo
 from lpgcn.cli.evaluate import evaluate
@@ -30,7 +31,7 @@ __all__ = ["main"]
 
 COMMANDS = (
     demo, train, compare, models, evaluate, recommend, report, verify, plan, audit, data, serve,
-    join, host, federation,
+    join, host, federation, completion,
 )  # fmt: skip
 
 main = Program(
