@@ -169,3 +169,22 @@ def test_what_is_no_metric_is_refused(metric: str, tmp_path: Path) -> None:
     refused = compare("demo", "--metrics", metric, "--out", str(tmp_path / "out"))
     assert refused.exit_code != 0
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_search_takes_what_is_best_on_validation(tastes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = compare(
+        "--train", str(tastes), "--models", "bpr", "--search", "--epochs", "3", "--dim", "4",
+        "--lr", "0.05", "--metrics", "recall@2", "--out", str(out), "--threads", "1",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    tried = {
+        json.loads(path.read_text())["config"]["reg"]: json.loads(path.read_text())["valid"]
+        for path in (out / "search").glob("*/seed-0/summary.json")
+    }
+    assert len(tried) == 5
+    best = max(valid["recall@2"] for valid in tried.values())
+    taken = json.loads((out / "bpr" / "seed-0" / "summary.json").read_text())
+    assert tried[taken["config"]["reg"]]["recall@2"] == best == taken["valid"]["recall@2"]
+    assert (out / "settings" / "bpr.toml").exists()
