@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,13 @@ class StorageError(LpgcnError):
     """A disk that is full, a place that cannot be written, or one that is taken."""
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+def write_atomically(
+    path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o666
+) -> None:
     """All of the file or nothing: a temporary file in the same folder, then a rename.
 
-    What fails, as on a full disk, leaves nothing behind. `mode` is subject to the umask.
+    The content may come in pieces. What fails, as on a full disk, leaves nothing behind. `mode`
+    is subject to the umask.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     _check_regular(path)
@@ -66,10 +69,10 @@ def _check_regular(path: Path) -> None:
         )
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> None:
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-            file.write(content)
+            file.writelines((content,) if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

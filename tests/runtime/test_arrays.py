@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.arrays import packed, pieces
 
 TABLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -22,3 +22,17 @@ def test_arrays_survive(array: np.ndarray) -> None:
     assert found["one"].shape == array.shape
     assert np.array_equal(found["one"], array)
     assert np.array_equal(found["other"], TABLE)
+
+
+def test_pieces_are_the_same_file() -> None:
+    arrays = {
+        "small": np.arange(3, dtype=np.uint8),
+        "turned": TABLE.T,
+        "wide": np.arange(5),
+        "none": TABLE[:0].astype(np.float64),
+    }
+    found = load(b"".join(pieces(arrays)))
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)

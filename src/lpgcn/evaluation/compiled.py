@@ -54,6 +54,17 @@ class CompiledRanker:
         )
         return top, scores
 
+    def best(self, scores: Floats, masked: Ragged, k: int) -> tuple[Int64, Float64]:
+        top = np.full((len(scores), k), -1, dtype=np.int64)
+        best = np.full((len(scores), k), -np.inf)
+        self._threads.each(
+            lambda first, last: _best(
+                first, last, scores, masked.offsets, masked.values, top, best
+            ),
+            self._threads.even_bounds(len(scores), 1),
+        )
+        return top, best
+
     def _bounds(self, n_users: int) -> list[int]:
         """Parts of whole tiles, small enough that every thread gets one."""
         tiles = -(-n_users // (TILE * self._threads.count))
@@ -112,6 +123,19 @@ def _rank(first, last, users, items, panels, order, offsets, masked, apart, top,
                         )
     for user in range(first, last):
         _sort(top[user], scores[user])
+
+
+@njit(nogil=True, cache=True)
+def _best(first, last, scores, offsets, masked, top, best):
+    """Fill `top` and `best`, which hold -1 and -inf, for the rows from first to last."""
+    for row in range(first, last):
+        for j in masked[offsets[row] : offsets[row + 1]]:
+            scores[row, j] = -np.inf
+        for j in range(scores.shape[1]):
+            # Of equal ones the first stays.
+            if scores[row, j] > best[row, 0]:
+                _replace_worst(top[row], best[row], top.shape[1], j, scores[row, j])
+        _sort(top[row], best[row])
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})

@@ -35,6 +35,19 @@ class PlainRanker:
                 top[user, : len(items)], scores[user, : len(items)] = best[:k], of_best[:k]
         return top, scores
 
+    def best(self, scores: Floats, masked: Ragged, k: int) -> tuple[Int64, Float64]:
+        scores[masked.rows, masked.values] = -np.inf
+        place = scores.shape[1] - k
+        kth = np.partition(scores, place, axis=1)[:, place]
+        top = np.full((len(scores), k), -1, dtype=np.int64)
+        best = np.full((len(scores), k), -np.inf)
+        for row, least in enumerate(kth):
+            # Items ascend, and equal scores stay in that order; masked ones are never among them.
+            items = np.flatnonzero((scores[row] >= least) & (scores[row] > -np.inf))
+            items = items[np.argsort(-scores[row, items], kind="stable")[:k]]
+            top[row, : len(items)], best[row, : len(items)] = items, scores[row, items]
+        return top, best
+
 
 def _proposed(products: Floats, k: int, apart: float) -> Int64:
     """The items that may be among the best k, ascending.

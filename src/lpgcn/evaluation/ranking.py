@@ -38,6 +38,10 @@ class Ranker(Protocol):
         """
         ...
 
+    def best(self, scores: Floats, masked: Ragged, k: int) -> tuple[Int64, Float64]:
+        """The same for rows of finite scores of all items, which may be changed."""
+        ...
+
 
 PLAIN: Final = PlainRanker()
 
@@ -69,7 +73,7 @@ def best_items(
         return top_items(rows, scorer.items, masked, k, ranker)
     _check_masked(scorer.n_items, len(users), masked, k)
     found = [
-        _best_of(scorer.scores(users[rows]), masked.only(rows), min(k, scorer.n_items))
+        ranker.best(_scores(scorer, users[rows]), masked.only(rows), min(k, scorer.n_items))
         for rows in blocks(np.arange(len(users)), scorer.n_items)
     ]
     empty = np.empty((0, min(k, scorer.n_items)))
@@ -81,24 +85,16 @@ def _is_everybody(users: Int64, scorer: Scorer) -> bool:
     return len(users) == scorer.n_users and bool((users == np.arange(len(users))).all())
 
 
-def _best_of(scores: Floats, masked: Ragged, k: int) -> tuple[Int64, Float64]:
-    """The best k of every row of scores, which are changed."""
+def _scores(scorer: Scorer, users: Int64) -> Floats:
+    """All of them finite: what is not is said here, not warned of where it is added up."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = scorer.scores(users)
     if not np.isfinite(scores).all():
         raise EvaluationError(
             "found scores that are not finite, so items cannot be ranked: the training diverged; "
             "lower the learning rate"
         )
-    scores[masked.rows, masked.values] = -np.inf
-    place = scores.shape[1] - k
-    kth = np.partition(scores, place, axis=1)[:, place]
-    top = np.full((len(scores), k), -1, dtype=np.int64)
-    best = np.full((len(scores), k), -np.inf)
-    for row, least in enumerate(kth):
-        # Items ascend, and equal scores stay in that order; masked ones are never among the best.
-        items = np.flatnonzero((scores[row] >= least) & (scores[row] > -np.inf))
-        order = np.argsort(-scores[row, items], kind="stable")[:k]
-        top[row, : len(order)], best[row, : len(order)] = items[order], scores[row, items[order]]
-    return top, best
+    return scores
 
 
 def _check(users: Floats, items: Floats, masked: Ragged, k: int) -> None:

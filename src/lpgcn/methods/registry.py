@@ -14,8 +14,10 @@ import msgspec
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, Option
 from lpgcn.data import Split
+from lpgcn.methods.ease import EASE
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
+from lpgcn.methods.item_knn import ITEM_KNN
 from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
@@ -30,7 +32,7 @@ from lpgcn.terms import Term
 
 GROUP: Final = "lpgcn.methods"
 
-METHODS: Final = (POPULAR, BPR, FEDMF, P_GCN)
+METHODS: Final = (POPULAR, ITEM_KNN, EASE, BPR, FEDMF, P_GCN)
 """In the order in which they are shown."""
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lpgcn.evaluation import Ranker
 from lpgcn.model.kernels import Kernels
+from lpgcn.model.kernels.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,7 @@ class Machine:
 
     kernels: Kernels
     ranker: Ranker
+    threads: Threads = field(default_factory=Threads)
 
     @classmethod
     def with_threads(cls, count: int | None = None) -> Machine:
@@ -21,7 +23,6 @@ class Machine:
         # numba takes a good part of a second to import, and a client has no tables.
         from lpgcn.evaluation.compiled import CompiledRanker
         from lpgcn.model.kernels.compiled import Compiled
-        from lpgcn.model.kernels.threads import Threads
 
         threads = Threads(count)
-        return cls(Compiled(threads), CompiledRanker(threads))
+        return cls(Compiled(threads), CompiledRanker(threads), threads)

@@ -18,7 +18,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Evaluation, Scorer, UserMetrics, Vectors, best_items, user_metrics
 from lpgcn.evaluation.scorers import restored
 from lpgcn.files import write_atomically
-from lpgcn.runtime.arrays import packed
+from lpgcn.runtime.arrays import pieces
 from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
 
@@ -117,7 +117,7 @@ class Recommender:
             "seen_offsets": self.seen.by_user.offsets,
             "seen_items": self.seen.by_user.values,
         }
-        write_atomically(folder / _SCORER, packed(arrays), mode=mode)
+        write_atomically(folder / _SCORER, pieces(arrays), mode=mode)
         ids = _ModelIds(list(self.user_ids), list(self.item_ids))
         write_atomically(folder / "ids.json", msgspec.json.encode(ids), mode=mode)
         card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
