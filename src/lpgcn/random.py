@@ -67,6 +67,8 @@ class Purpose(IntEnum):
     BOOTSTRAP = 20
     VIRTUAL_START = 21
     """Where a walk to virtual items that go together begins."""
+    DENSE_WEIGHT = 24
+    """Of the matrices of a backbone, of which every party has a copy."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

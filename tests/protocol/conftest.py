@@ -18,7 +18,7 @@ from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.evaluation import PlainRanker
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client.client import Client
@@ -96,11 +96,17 @@ class Federation:
         """Every parameter and its Adam state, as `Centralized.state` has them; what no member
         holds is no number, or -1."""
         found: Tables = {}
-        tables = BACKBONES[self.config.model].tables
+        backbone = backbone_of(self.config)
+        tables, shared = backbone.tables, backbone.weights()
         for user in self.server.term.members.tolist():
             party = self.clients[user].party
             rows = {"users": np.array([user]), "items": party.owned_items()}
             for name, adam in party.tables().items():
+                if name in shared:
+                    for key, value in adam.state().items():
+                        first = found.setdefault(f"{name}.{key}", value)
+                        assert value.tobytes() == first.tobytes(), f"two copies of {name} differ"
+                    continue
                 kind = tables[name].kind
                 count = self.split.n_users if kind == "users" else self.split.n_items
                 for key, value in adam.state().items():

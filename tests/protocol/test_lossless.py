@@ -27,7 +27,7 @@ Make = Callable[..., Any]
 Check = Callable[..., None]
 Planner = Callable[[TokenGraph], Plan]
 SUITES = ("sealed", "paper")
-MODELS = ("lightgcn", "lightgcn+")
+MODELS = ("lightgcn", "lightgcn+", "gcn", "sage", "lr-gccf", "ngcf")
 TINY = Config(dim=3, layers=2, lr=0.05, reg=0.05, batch_size=7, at=(2,), virtual_items="2", seed=5)
 POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=4, answers=3)
 TRAIN: Pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]

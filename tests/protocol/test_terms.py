@@ -28,7 +28,7 @@ from lpgcn.crypto import (
 )
 from lpgcn.data import Split
 from lpgcn.files import StorageError
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbones import backbone_of
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
 from lpgcn.protocol.client.standing import Former, Snapshot
@@ -83,9 +83,9 @@ def with_fields(request: bytes, **fields: bytes) -> bytes:
 
 def present_rows(tables: Tables, config: Config, members: list[int]) -> Tables:
     """Of users only the members' rows, of items all."""
-    kinds = {name: table.kind for name, table in BACKBONES[config.model].tables.items()}
+    users = backbone_of(config).held("users")
     return {
-        name: value[members] if kinds[name.partition(".")[0]] == "users" else value
+        name: value[members] if name.partition(".")[0] in users else value
         for name, value in tables.items()
     }
 

@@ -30,7 +30,7 @@ from lpgcn.model.initial import embedding_rows
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
-from lpgcn.runtime.engines.objectives import of_pairs
+from lpgcn.runtime.engines.objectives import Touched, of_pairs
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
 
@@ -71,13 +71,9 @@ class Factorisation:
         batch = self._sampler.batches.draw(epoch, step)
         assert isinstance(batch, Batch), "softmax is refused"
         users, items = (self._adam[name].parameter for name in ("users", "items"))
+        touched = Touched.of(batch, self._sampler)
         found = of_pairs(
-            batch,
-            self._sampler,
-            lambda rows: users[rows],
-            lambda rows: items[rows],
-            self._grid,
-            self._kernels,
+            touched, users[touched.users], items[touched.items], self._grid, self._kernels
         )
         # A user's vector is its own to change, so nobody else's steps in a round.
         own = None if self._users_a_round is None else found.users.rows

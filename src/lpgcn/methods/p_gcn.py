@@ -26,7 +26,7 @@ from lpgcn.evaluation import Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
-from lpgcn.model.backbone import BUILDING
+from lpgcn.model.backbones import BUILDING
 from lpgcn.model.batches import UserBatches
 from lpgcn.model.propagation import Backward, gradient_of_building
 from lpgcn.runtime.engines.centralized import Centralized

@@ -22,7 +22,7 @@ from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_bac
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbones import BACKBONES
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.machine import Machine

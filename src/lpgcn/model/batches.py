@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from lpgcn.config import Config
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.kernels import Float64
 from lpgcn.model.sampling import batch_users, listing_keys, negative_places
 from lpgcn.ragged import Int64, Ragged
@@ -212,10 +213,10 @@ def weighted(answers: Int64, sizes: tuple[int, int]) -> Float64:
 def smallest_group(config: Config) -> int:
     """Among how many clients what each one says is hidden, if there are so many at all.
 
-    Answers are slopes times directions of d numbers. In a sum over d users or fewer, their
-    directions are the shortest vectors of a lattice that the sum gives away.
+    Answers are slopes times directions of d numbers, as many as a final vector has. In a sum over d
+    users or fewer, their directions are the shortest vectors of a lattice that the sum gives away.
     """
-    return max(SMALLEST_GROUP, 2 * config.dim)
+    return max(SMALLEST_GROUP, 2 * backbone_of(config).final_dim)
 
 
 def group_count(config: Config, n_clients: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import Table
+from lpgcn.model.backbones import Table
 from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, bits

@@ -1,6 +1,7 @@
 """Propagation of the nodes of one kind that one party owns: one user, a few items, or all.
 
-With s = |N|^-½, N a node's real neighbours, LightGCN (Eqs. 1–3) and its gradient are
+Here for the linear backbones; `dense` has the others, and chooses. With s = |N|^-½, N a node's real
+neighbours, LightGCN (Eqs. 1–3) and its gradient are
 
     forward    push x = e^(l)·s        e^(l+1) = m·s                e = Σ_l α_l e^(l)
     backward   push x = g^(l+1)·s      g^(l)   = m·s + ∂Loss/∂e^(l)
@@ -20,9 +21,11 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
+from lpgcn.model.backbones import Linear, backbone_of
 from lpgcn.model.grid import Grid, largest_magnitude
 from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
 from lpgcn.model.losses.gradient import LossGradient
+from lpgcn.model.weights import Sums, Weights
 from lpgcn.ragged import Ragged
 
 
@@ -34,11 +37,11 @@ class Nodes:
     ) -> None:
         self.name, self.segments, self.kernels = name, segments, kernels
         self.layers, self.reg, self.dtype = config.layers, config.reg, config.dtype
-        self._layer_weights = config.layer_weights
         self.dim = config.dim
+        self.backbone = backbone_of(config)
         self.forward_grid = Grid.forward(config.dtype)
         self.backward_grid = Grid.backward(config.dtype, config.batch_size)
-        degree = np.maximum(degrees, 1).astype(np.float64)
+        degree = np.maximum(degrees + self.backbone.self_loop, 1).astype(np.float64)
         self.scale, self.unscale = 1 / np.sqrt(degree), np.sqrt(degree)
         self.inverse_degree = 1 / degree
 
@@ -46,29 +49,22 @@ class Nodes:
         return len(self.segments)
 
     @property
-    def readout(self) -> tuple[tuple[float, ...], float]:
-        """α_l but for a common factor, and that factor."""
-        if self._layer_weights is None:
-            return (1.0,) * (self.layers + 1), 1 / (self.layers + 1)
-        return self._layer_weights, 1.0
+    def linear(self) -> Linear:
+        assert isinstance(self.backbone, Linear), "others are `dense.DenseNodes`"
+        return self.backbone
 
-    def layer_weight(self, layer: int) -> float:
-        """α_l."""
-        weights, factor = self.readout
-        return weights[layer] * factor
-
-    def begin(self, initial: Floats) -> Forward:
+    def begin(self, initial: Floats, weights: Weights | None = None) -> Forward:
         """e^(0) are parameters of these nodes."""
         grid, where = self.forward_grid, f"layer 0 forward, {self.name}"
         return Forward(self, (grid.round(initial, self.scale * grid.steps, where, self.kernels),))
 
-    def build(self, arrived: Integers) -> Forward:
+    def build(self, arrived: Integers, weights: Weights | None = None) -> Forward:
         """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
         return Forward(self, (self.averages(arrived, self.forward_grid, "building users"),))
 
     def from_loss(self, loss: LossGradient, layer: int) -> Integers:
         """∂Loss/∂e^(l)·s of the nodes that the batch touches."""
-        scale = self.scale[loss.rows] * self.layer_weight(layer)
+        scale = self.scale[loss.rows] * self.linear.layer_weight(layer)
         where = f"layer {layer} backward, {self.name}"
         return self.backward_grid.round(loss.sums, scale, where, self.kernels)
 
@@ -92,6 +88,8 @@ class Forward:
     nodes: Nodes
     pushes: tuple[Integers, ...]
     """Of all layers so far."""
+    finals: Floats | None = None
+    """After the last layer: e, of all nodes or of some."""
 
     @property
     def grid(self) -> Grid:
@@ -112,19 +110,24 @@ class Forward:
         push = self.nodes.averages(arrived, self.grid, self.where)
         return Forward(self.nodes, (*self.pushes, push))
 
-    def finish(self, arrived: Integers, rows: Int64 | None = None) -> Floats:
-        """The last layer, and e = Σ_l α_l e^(l) (Eq. 3) of all nodes or of some."""
+    @property
+    def final(self) -> Floats:
+        assert self.finals is not None, "the last layer comes before the final vectors"
+        return self.finals
+
+    def finish(self, arrived: Integers, rows: Int64 | None = None) -> Forward:
+        """The last layer, and e = Σ_l α_l e^(l) (Eq. 3) of all nodes or of some, rising."""
         nodes, every = self.nodes, slice(None)
         which = every if rows is None else rows
         segments = nodes.segments if rows is None else nodes.segments.only(rows)
         nodes.check_sums(arrived, segments, self.grid, self.where)
         last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
-        weights, factor = nodes.readout
+        weights, factor = nodes.linear.readout_weights
         total = last * weights[-1]
         for push, weight in zip(self.pushes, weights, strict=False):
             total += weight * (push if rows is None else push.take(rows, axis=0))
         total *= (nodes.unscale[which] * (self.grid.unit * factor))[:, None]
-        return total.astype(nodes.dtype)
+        return Forward(nodes, self.pushes, total.astype(nodes.dtype))
 
     def initial(self, rows: Int64) -> Float64:
         """e^(0) of some nodes, as it was pushed."""
@@ -179,7 +182,7 @@ class Backward:
         push = nodes.averages(arrived, self.grid, self.where, present)
         layer, from_loss = self.layer - 1, self.from_loss
         where = f"layer {layer} backward, {nodes.name}"
-        if nodes.layer_weight(layer) != nodes.layer_weight(self.layer):
+        if nodes.linear.layer_weight(layer) != nodes.linear.layer_weight(self.layer):
             from_loss = nodes.from_loss(self.loss, layer)
         if len(rows) == len(push):
             push = self.grid.fit(push.astype(np.int64) + from_loss, where)
@@ -188,12 +191,22 @@ class Backward:
             push[rows] = self.grid.fit(touched, where)
         return Backward(self.forward, self.loss, from_loss, layer, push)
 
+    def weight_sums(self) -> Sums:
+        """What these nodes add to the gradients of the dense weights: these have none."""
+        return {}
+
     def gradient(self, batch_size: int) -> Gradient:
         """g^(0)/B = push·|N|^½/B, and n·λ/B·e^(0) where the batch touches."""
         nodes = self.forward.nodes
-        decay = np.zeros(len(nodes))
-        decay[self.loss.rows] = self.loss.in_samples * (nodes.reg / batch_size)
-        return Gradient(self.push, nodes.unscale * (self.grid.unit / batch_size), decay)
+        return Gradient(
+            self.push, nodes.unscale * (self.grid.unit / batch_size), self.decay(batch_size)
+        )
+
+    def decay(self, batch_size: int) -> Float64:
+        """n·λ/B of each node."""
+        decay = np.zeros(len(self.forward.nodes))
+        decay[self.loss.rows] = self.loss.in_samples * (self.forward.nodes.reg / batch_size)
+        return decay
 
     def push_to_built(self) -> Integers:
         """(g^(0) + n·λ·e^(0))·s: what a built user returns to the W_i it is made of (Eq. 29)."""

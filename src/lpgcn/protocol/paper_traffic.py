@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpgcn.config import Config
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import Batch, Draw
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.ragged import Int64
@@ -56,7 +56,7 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     down += negatives  # Algorithm 9, line 1.
     down += len(np.unique(of_batch)) + aggregated  # Algorithm 9, lines 11 and 12.
     down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
-    if backbone_of(config.model).builds_users:
+    if backbone_of(config).builds_users:
         listed = len(topology.listed.values)
         up += listed  # Algorithm 7, line 11.
         down += listed  # Algorithm 7, line 16.

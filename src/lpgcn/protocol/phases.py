@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final, Literal, Union
 
 from lpgcn.config import Config
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
@@ -61,6 +61,10 @@ class Phase(IntEnum):
     GO_BACK = 30
     """To the parameters that were kept last."""
     CHECKPOINT = 31
+    SUM_SHARED = 32
+    """After the update: Σ over all nodes of the gradients of the dense weights."""
+    UPDATE_SHARED = 33
+    """Everybody steps its copy of them."""
 
 
 class Asked(Enum):
@@ -98,6 +102,8 @@ class Row:
     """Of a phase that comes once a layer, up to layer L − 1."""
     built: bool = False
     """Only if users are built."""
+    shared: bool = False
+    """Only if there are dense weights."""
 
 
 P, A = Phase, Asked
@@ -128,9 +134,14 @@ PHASES: Final[Mapping[Phase, Row]] = {
     P.LOSS: Row(m.Samples, m.Gradients, "loss", A.BATCH, "loss", (P.GRADIENT,)),
     P.GRADIENT: Row(m.LossRows, m.Push, "begin_backward", A.TOUCHED, "backward", _BACK),
     P.BACKWARD: Row(m.Exchange, m.Push, "backward", A.EVERYBODY, "backward", (P.UPDATE,), 1),
-    P.UPDATE: Row(m.Update, m.Push, "update", A.EVERYBODY, "backward", (P.UPDATE_BUILT, NEXT)),
+    P.UPDATE: Row(m.Update, m.Push, "update", A.EVERYBODY, "backward",
+        (P.UPDATE_BUILT, P.SUM_SHARED, NEXT)),
     P.UPDATE_BUILT: Row(m.Update, m.Reply, "update_built", A.OWNERS, "backward",
-        (NEXT,), built=True),
+        (P.SUM_SHARED, NEXT), built=True),
+    P.SUM_SHARED: Row(m.Ask, m.Numbers, "sum_shared", A.EVERYBODY, "backward",
+        (P.UPDATE_SHARED,), shared=True),
+    P.UPDATE_SHARED: Row(m.Shared, m.Reply, "update_shared", A.EVERYBODY, "backward",
+        (NEXT,), shared=True),
     P.RANK_VALID: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
     P.RANK_TEST: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
     P.PREDICT: Row(m.Catalogue, m.Reply, "keep_prediction", A.SOME, "measure", (NEXT,)),
@@ -163,19 +174,21 @@ def restarted(stretch: int) -> Header:
 
 @dataclass(frozen=True)
 class PhaseOrder:
-    """The table for one configuration: L layers, users built or not."""
+    """The table for one configuration: L layers, users built or not, dense weights or none."""
 
     layers: int
     builds_users: bool
+    shares_weights: bool = False
 
     @classmethod
     def of(cls, config: Config) -> PhaseOrder:
-        return cls(config.layers, backbone_of(config.model).builds_users)
+        backbone = backbone_of(config)
+        return cls(config.layers, backbone.builds_users, bool(backbone.weights()))
 
     def layers_of(self, phase: Phase) -> range:
         """The layers that a phase comes for; none if this configuration does without it."""
         row = PHASES[phase]
-        if row.built and not self.builds_users:
+        if (row.built and not self.builds_users) or (row.shared and not self.shares_weights):
             return range(0)
         return range(1) if row.first_layer is None else range(row.first_layer, self.layers)
 

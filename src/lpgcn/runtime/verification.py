@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lpgcn.config import Config, Planner, Suite
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbones import PAPERS_OWN
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine, Tables
 from lpgcn.runtime.engines.federated import Federated
@@ -46,7 +46,7 @@ def verify(
     config: Config,
     *,
     epochs: int,
-    models: Sequence[str] = tuple(BACKBONES),
+    models: Sequence[str] = PAPERS_OWN,
     suites: Sequence[Suite] = get_args(Suite),
     virtual_items: Sequence[str] = ("0", "1.0x"),
     other_planners: Sequence[Planner] = ("cover", "greedy"),

@@ -120,6 +120,16 @@ class Kernels(Protocol):
         zero; and the largest magnitude, as `rounded` has it. Dot products are those of `dots`."""
         ...
 
+    def products(self, rows: Float64, matrix: Float64) -> Float64:
+        """0 + Σ_k rows[r, k]·matrix[k, c]: one product and one addition after the other, from the
+        first k to the last."""
+        ...
+
+    def outer_sums(self, left: Float64, right: Float64, steps: float) -> tuple[Int64, float]:
+        """Σ_r rint(left[r, k] · (right[r, c] · steps)), and the largest magnitude of what is added:
+        infinite, if one is no number. Sums are not to be used if it is 2^45 or more."""
+        ...
+
     def adam(
         self,
         parameter: Floats,

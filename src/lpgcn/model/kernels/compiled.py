@@ -30,6 +30,7 @@ from lpgcn.model.kernels import (
     Lookup,
     Pooled,
 )
+from lpgcn.model.kernels.maps import ROWS_A_PART, add_outer, multiply
 from lpgcn.model.kernels.pool import USERS_A_PART, compare, lay_out, look_up
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
@@ -130,6 +131,25 @@ class Compiled:
             *rows.shape,
         )
         return out, max(largest)
+
+    def products(self, rows: Float64, matrix: Float64) -> Float64:
+        out = np.empty((len(rows), matrix.shape[1]))
+        self._threads.each(
+            lambda first, last: multiply(first, last, rows, matrix, out),
+            self._threads.even_bounds(len(rows), ROWS_A_PART),
+        )
+        return out
+
+    def outer_sums(self, left: Float64, right: Float64, steps: float) -> tuple[Int64, float]:
+        total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+        found: list[tuple[Int64, float]] = []
+        self._threads.each(
+            lambda first, last: found.append(add_outer(first, last, left, right, steps)),
+            self._threads.even_bounds(len(left), ROWS_A_PART),
+        )
+        for part, _ in found:
+            total += part
+        return total, max((largest for _, largest in found), default=0.0)
 
     def adam(
         self,

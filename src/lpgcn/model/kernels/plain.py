@@ -23,6 +23,8 @@ from lpgcn.model.kernels import (
 )
 from lpgcn.ragged import Ragged
 
+_FEW_ROWS = 8
+"""Of which all products with a matrix are laid out at once."""
 _ENTRIES_A_COLUMN = 60
 """How many entries `reduceat` adds in the time that it takes to begin a column."""
 
@@ -61,9 +63,9 @@ class Plain:
         self, rows: Floats | Int64, factor: Float64, integer: type[np.signedinteger[Any]]
     ) -> tuple[Integers, float]:
         numbers = np.rint(rows * factor[:, None])
-        largest = float(np.abs(numbers).max(initial=0.0))
+        largest = _largest(numbers)
         with np.errstate(invalid="ignore"):
-            return numbers.astype(integer), math.inf if math.isnan(largest) else largest
+            return numbers.astype(integer), largest
 
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         products = left.take(lefts, axis=0).astype(np.float64) * right.take(rights, axis=0)
@@ -111,6 +113,30 @@ class Plain:
         numbers, largest = self.rounded(rows - share[:, None] * along, factor, np.int64)
         return numbers.astype(np.int64, copy=False), largest
 
+    def products(self, rows: Float64, matrix: Float64) -> Float64:
+        if len(rows) <= _FEW_ROWS and matrix.shape[1] > 1:
+            # To reduce an outer axis adds row after row.
+            products = rows.T[:, :, None] * matrix[:, None]
+            total: Float64 = np.add.reduce(products, axis=0, initial=0.0)
+            return total
+        total = np.zeros((len(rows), matrix.shape[1]))
+        for k in range(len(matrix)):
+            total += rows[:, k : k + 1] * matrix[k]
+        return total
+
+    def outer_sums(self, left: Float64, right: Float64, steps: float) -> tuple[Int64, float]:
+        total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+        largest = 0.0
+        for first in range(0, len(left), _FEW_ROWS):
+            part = slice(first, first + _FEW_ROWS)
+            parts = left[part, :, None] * (right[part] * steps)[:, None]
+            np.rint(parts, out=parts)
+            largest = max(largest, _largest(parts))
+            if largest < 2**45:
+                # So few whole numbers of this size are exact in any order.
+                total += parts.sum(axis=0).astype(np.int64)
+        return total, largest
+
     def adam(
         self,
         parameter: Floats,
@@ -130,6 +156,12 @@ class Plain:
         square *= kind(BETA2)
         square += kind(1 - BETA2) * (g * g)
         parameter -= kind(rate) * (mean / (np.sqrt(square) * kind(root) + kind(EPSILON)))
+
+
+def _largest(numbers: Float64) -> float:
+    """Magnitude: infinite, if one is no number."""
+    largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
+    return math.inf if math.isnan(largest) else largest
 
 
 def _one_sum(rows: Integers) -> Int64:

@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 
 from lpgcn.config import Config
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.grid import Grid, GridError
 from lpgcn.model.kernels import Float64, Floats, Int64, Kernels, Lookup, Pooled
 from lpgcn.model.losses.exponential import exponential
@@ -74,7 +75,8 @@ class Softmax:
 
     @classmethod
     def of(cls, config: Config) -> Softmax:
-        return cls(config.temperature, config.negative_weight, config.dtype, config.dim)
+        dim = backbone_of(config).final_dim
+        return cls(config.temperature, config.negative_weight, config.dtype, dim)
 
     @property
     def number(self) -> np.dtype[np.signedinteger]:

@@ -96,7 +96,7 @@ class LossPart(ABC):
     def _vectors(self, rows: Sequence[bytes]) -> Floats:
         """What others showed."""
         content = np.frombuffer(b"".join(rows), dtype=self._sizes.shown)
-        return content.reshape(-1, self._config.dim).astype(self._config.dtype)
+        return content.reshape(-1, self._sizes.dim).astype(self._config.dtype)
 
     def _scalars(self, header: Header, drawn: Drawn, about: Sequence[bytes]) -> bytes:
         """s and n of each positive, in the slot in which it was wished for."""

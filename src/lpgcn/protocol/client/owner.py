@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
+from lpgcn.model.dense import nodes_of
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.losses.gradient import LossGradient
-from lpgcn.model.propagation import Nodes
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.wishes import Wishes
 from lpgcn.protocol.errors import MalformedMessageError
@@ -50,11 +50,11 @@ class Owner:
 
     def __init__(
         self, about: Profile, seed: int, items: Int64, places: Int64, neighbours: Ragged,
-        is_real: Bits, own: Int64, tables: dict[str, Adam] | None,
+        is_real: Bits, own: Int64, tables: dict[str, Adam] | None, in_all: int,
     ) -> None:  # fmt: skip
         """Handle h listed the owned rows `neighbours[h]`, of which some are real; `own` are those
         that this client's own user really has. Virtual items never enter a sum. Without `tables`
-        the parameters are drawn."""
+        the parameters are drawn. There are `in_all` nodes in the federation."""
         config = about.config
         self.items, self.places, self.neighbours = items, places, neighbours
         self._is_real = is_real
@@ -62,7 +62,7 @@ class Owner:
         senders = np.concatenate((real.rows, np.full(len(own), k)))
         segments = Ragged.from_pairs(np.concatenate((real.values, own)), senders, len(items))
         name = f"the items of {about.name}"
-        self.nodes = Nodes(name, segments.lengths, segments, config, Plain())
+        self.nodes = nodes_of(name, segments.lengths, segments, config, Plain(), in_all=in_all)
         outgoing = FANS[SUITES[config.suite].owner_push].outgoing(real, len(items))
         self.n_pushes = len(outgoing)
         self._outgoing = Ragged(
@@ -70,7 +70,7 @@ class Owner:
             np.concatenate((outgoing.values, own)),
         )
         self.tables = tables or initial_tables(
-            backbone_of(config.model).held("items"),
+            backbone_of(config).held("items"),
             seed,
             items,
             table_rows=about.n_items,

@@ -17,6 +17,7 @@ from lpgcn.model.kernels import Floats
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client.estate import bequeath, estate_of
 from lpgcn.protocol.client.profile import Device
+from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.client.standing import (
     FORMAT,
     Belongings,
@@ -78,6 +79,7 @@ class Party(Steps):
             ),
             user=node_rows(self._user.tables, self._sizes, 1).tobytes(),
             items=items.tobytes(),
+            shared=self._shared.state(),
             loss_total=str(self._loss_total),
         )
         self._device.checkpoints.write(number, msgspec.msgpack.encode(snapshot))
@@ -98,6 +100,7 @@ class Party(Steps):
         items = read_rows(snapshot.items, item_tables(config) if owned else [], sizes, owned)
         return cls(
             device, standing, user=node_tables(user), items=node_tables(items),
+            shared=SharedWeights.restored(config, snapshot.shared),
             loss_total=int(snapshot.loss_total),
         )  # fmt: skip
 
@@ -110,7 +113,7 @@ class Party(Steps):
         left has taken its part along."""
         return Belongings(
             Former(self.run, self._keys.private), self._seed, self._user.tables, self.owned_items(),
-            {} if self._owner is None else self._owner.tables,
+            {} if self._owner is None else self._owner.tables, self._shared,
         )  # fmt: skip
 
     # Ranking and sums.
@@ -166,7 +169,8 @@ class Party(Steps):
 
     def tables(self) -> dict[str, Adam]:
         """The parameters that this client holds, by the name of their table."""
-        return self._user.tables | ({} if self._owner is None else self._owner.tables)
+        owned = {} if self._owner is None else self._owner.tables
+        return self._user.tables | owned | self._shared.tables
 
     def owned_items(self) -> Int64:
         return np.empty(0, dtype=np.int64) if self._owner is None else self._owner.items

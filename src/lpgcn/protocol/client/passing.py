@@ -35,12 +35,19 @@ class Pass(msgspec.Struct, frozen=True):
     of_user: Forward | Backward | None = None
     of_items: Forward | Backward | None = None
     drawn: Drawn | None = None
-    final_user: Floats | None = None
-    final_items: Floats | None = None
     wishes: Wishes | None = None
     own_loss: OwnLoss | None = None
     built: Integers | None = None
     """What a built user returns to the W_i that it is made of."""
+
+    @property
+    def final_user(self) -> Floats | None:
+        """e_u, once it is known and as long as this is going forward."""
+        return self.of_user.finals if isinstance(self.of_user, Forward) else None
+
+    @property
+    def final_items(self) -> Floats | None:
+        return self.of_items.finals if isinstance(self.of_items, Forward) else None
 
     @property
     def own_push(self) -> Integers:
@@ -89,8 +96,8 @@ class Pass(msgspec.Struct, frozen=True):
         """The last layer forward, of the user only if it is needed."""
         user, items = self.forward
         return self.with_(
-            final_user=None if to_user is None else user.finish(to_user),
-            final_items=None if items is None or to_items is None else items.finish(to_items),
+            of_user=user if to_user is None else user.finish(to_user),
+            of_items=items if items is None or to_items is None else items.finish(to_items),
             wishes=wishes,
         )
 

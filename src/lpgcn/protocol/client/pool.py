@@ -146,7 +146,7 @@ class PooledLoss(LossPart):
         owner, wishes, finals = self._owner, now.wishes, now.final_items
         if owner is None or wishes is None or finals is None:
             reading.nothing_in(message, "users", "scalars", "answered", "answers")
-            return LossGradient.none(self._config.dim), []
+            return LossGradient.none(self._sizes.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
         own, from_self = self._from_self(now, len(neighbours))
@@ -178,7 +178,7 @@ class PooledLoss(LossPart):
         answered = np.flatnonzero(reading.bits(message.answered, "answered", owned))
         width = self._sizes.answer
         reading.split(message.answers, width, "answers", count=len(answered))
-        answers = np.zeros((owned, self._config.dim), dtype=np.int64)
+        answers = np.zeros((owned, self._sizes.dim), dtype=np.int64)
         content = np.frombuffer(message.answers, dtype="<i8")
-        answers[answered] = content.reshape(len(answered), self._config.dim)
+        answers[answered] = content.reshape(len(answered), self._sizes.dim)
         return answers

@@ -154,7 +154,7 @@ class SampledLoss(LossPart):
             reading.nothing_in(
                 message, "users", "scalars", "negatives", "contacts", "introductions"
             )
-            return LossGradient.none(self._config.dim), []
+            return LossGradient.none(self._sizes.dim), []
         sent_in = Header(header.pass_number, Phase.LOSS)
         neighbours, from_neighbours = self._open_scalars(message, sent_in, wishes)
         contacts, from_contacts, met = self._open_negatives(

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, PrivateKey
 from lpgcn.model.adam import STATE, Adam
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.kernels.plain import Plain
+from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.sizes import Sizes
@@ -109,6 +110,7 @@ class Belongings:
     user: dict[str, Adam]
     items: Int64
     item_tables: dict[str, Adam]
+    shared: SharedWeights
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,17 +120,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     standing: Standing
     user: bytes
     items: bytes
+    shared: list[bytes] = []
+    """Of the dense weights."""
     loss_total: str
     """Of unlimited size, so in decimal."""
 
 
 def user_tables(config: Config) -> list[str]:
     """The names of the tables in which a user has a row."""
-    return sorted(backbone_of(config.model).held("users"))
+    return sorted(backbone_of(config).held("users"))
 
 
 def item_tables(config: Config) -> list[str]:
-    return sorted(backbone_of(config.model).held("items"))
+    return sorted(backbone_of(config).held("items"))
 
 
 def node_rows(tables: Mapping[str, Adam], sizes: Sizes, count: int) -> Nodes:

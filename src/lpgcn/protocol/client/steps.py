@@ -15,7 +15,7 @@ import numpy as np
 from lpgcn import fixed_point
 from lpgcn.config import Loss
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import BUILDING
+from lpgcn.model.backbones import BUILDING
 from lpgcn.model.grid import Grid
 from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.losses.gradient import LossGradient
@@ -28,6 +28,7 @@ from lpgcn.protocol.client.pool import PooledLoss
 from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.samples import SampledLoss
 from lpgcn.protocol.client.sealing import Keys
+from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.client.standing import (
     Former,
     Standing,
@@ -59,6 +60,7 @@ class Steps:
         former: Former | None = None,
         user: dict[str, Adam] | None = None,
         items: dict[str, Adam] | None = None,
+        shared: SharedWeights | None = None,
         loss_total: int = 0,
     ) -> None:
         """Parameters that are not given are drawn, as in a first term."""
@@ -68,8 +70,10 @@ class Steps:
         self._order, self._sizes = PhaseOrder.of(about.config), Sizes.of(about.config)
         keys = self._keys = Keys.of(standing, self._sizes.suite, device.opened)
         listing = Listing.from_standing(about, standing)
-        self._user = User(about, listing, standing.asked, user)
-        self._owner = _owner(about, standing, listing, items) if standing.owned else None
+        self._shared = shared or SharedWeights(about.config, standing.seed)
+        in_all = standing.members + about.n_items
+        self._user = User(about, listing, standing.asked, user, in_all)
+        self._owner = _owner(about, standing, listing, items, in_all) if standing.owned else None
         self._integer = self._user.nodes.forward_grid.integer
         self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
         self._pass = Pass(self._nothing)
@@ -124,14 +128,16 @@ class Steps:
         return msgspec.structs.replace(push, wishes=wishes), self
 
     def _begun(self, message: m.Exchange, built_in: Header | None) -> Pass:
-        user, owner = self._user, self._owner
+        user, owner, weights = self._user, self._owner, self._shared.weights()
         reading.nothing_in(message, *_USERS)
         if built_in is None:
             reading.nothing_in(message, *_PUSHES)
-            of_user = user.nodes.begin(user.tables["users"].parameter)
+            of_user = user.nodes.begin(user.tables["users"].parameter, weights)
         else:
-            of_user = user.nodes.build(self._arrived_pushes(self._pass, message, built_in))
-        of_items = None if owner is None else owner.nodes.begin(owner.tables["items"].parameter)
+            of_user = user.nodes.build(self._arrived_pushes(self._pass, message, built_in), weights)
+        of_items = None
+        if owner is not None:
+            of_items = owner.nodes.begin(owner.tables["items"].parameter, weights)
         return Pass(self._nothing, of_user, of_items)
 
     def finish_forward(self, message: m.Finish, header: Header) -> tuple[m.Message, Self]:
@@ -180,7 +186,7 @@ class Steps:
     def _turned(self, items: LossGradient) -> tuple[Pass, int]:
         """From forward to backward, and what the regulariser adds to the loss."""
         now = self._pass
-        own = LossGradient.none(self._config.dim) if now.own_loss is None else now.own_loss.gradient
+        own = LossGradient.none(self._sizes.dim) if now.own_loss is None else now.own_loss.gradient
         of_user, of_items = now.forward
         total = fixed_point.total(of_user.regulariser(own)) if len(own.rows) else 0
         if of_items is not None and len(items.rows):
@@ -191,7 +197,7 @@ class Steps:
         now, total = self._pass, 0
         if not now.is_backward:
             # Whom the batch does not touch turns here, with no gradient of its own.
-            now, total = self._turned(LossGradient.none(self._config.dim))
+            now, total = self._turned(LossGradient.none(self._sizes.dim))
         return self._absorbed(now, message, self._pushed_before(header)), total
 
     # Update.
@@ -223,6 +229,17 @@ class Steps:
         assert arrived is not None
         gradient = gradient_of_building(owner.nodes, arrived, batch_size)
         owner.tables[BUILDING].step(gradient, rate)
+        return m.Reply(), self
+
+    def sum_shared(self, message: m.Ask, header: Header) -> tuple[m.Message, Self]:
+        """What its nodes add to the gradients of the dense weights."""
+        numbers = self._shared.part(one for one in self._pass.backward if one is not None)
+        return m.Numbers(masked=self._keys.mask(header, numbers.view(np.uint64))), self
+
+    def update_shared(self, message: m.Shared, header: Header) -> tuple[m.Message, Self]:
+        """Adam for its copy of them."""
+        sums, (rate, batch_size) = self._shared.read(message.sums), _for_adam(message)
+        self._shared.step(sums, rate, batch_size)
         return m.Reply(), self
 
     # What the phases have in common.
@@ -304,17 +321,18 @@ class Steps:
 
 
 def _owner(
-    about: Profile, standing: Standing, listing: Listing, tables: dict[str, Adam] | None
-) -> Owner:
+    about: Profile, standing: Standing, listing: Listing, tables: dict[str, Adam] | None,
+    in_all: int,
+) -> Owner:  # fmt: skip
     owned = standing.numbers("owned")
     is_real = np.frombuffer(standing.neighbour_is_real, dtype=np.bool_)
     return Owner(
         about, standing.seed, catalogue(standing.seed, about.n_items)[owned], owned,
-        standing.neighbours, is_real, listing.really_owned, tables,
+        standing.neighbours, is_real, listing.really_owned, tables, in_all,
     )  # fmt: skip
 
 
-def _for_adam(message: m.Update) -> tuple[float, int]:
+def _for_adam(message: m.Update | m.Shared) -> tuple[float, int]:
     """The learning rate, and B."""
     rate = reading.learning_rate(message.learning_rate)
     return rate, reading.one_number(message.batch_size, "batch_size", least=1)

@@ -10,10 +10,10 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
+from lpgcn.model.dense import nodes_of
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels.plain import Plain
-from lpgcn.model.propagation import Nodes
 from lpgcn.model.sampling import VirtualItems, positive_ranks, virtual_items
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.standing import Standing
@@ -83,10 +83,11 @@ class User:
     this client pushes to itself."""
 
     def __init__(
-        self, about: Profile, listing: Listing, asked: Ragged, tables: dict[str, Adam] | None
-    ) -> None:
+        self, about: Profile, listing: Listing, asked: Ragged, tables: dict[str, Adam] | None,
+        in_all: int,
+    ) -> None:  # fmt: skip
         """`asked` has for each owner the positions of the items that it asked about; without
-        `tables` the parameters are drawn."""
+        `tables` the parameters are drawn. There are `in_all` nodes in the federation."""
         config, real = about.config, listing.real
         self._seed, self.n_real = about.private_seed, len(real)
         self._asked_counts = asked.lengths.tolist()
@@ -106,7 +107,9 @@ class User:
         self.n_arriving = len(added)
         rows = np.append(np.flatnonzero(added), self.n_arriving)
         name = f"the user of {about.name}"
-        self.nodes = Nodes(name, np.array([len(real)]), Ragged.single(rows), config, Plain())
+        self.nodes = nodes_of(
+            name, np.array([len(real)]), Ragged.single(rows), config, Plain(), in_all=in_all
+        )
         self.tables = own_tables(about, config) if tables is None else tables
 
     def draw(self, epoch: int, positions: Int64) -> Drawn:
@@ -158,7 +161,7 @@ class User:
 def own_tables(about: Profile, config: Config) -> dict[str, Adam]:
     """The parameters of the user: e_u^(0), or none if users are built."""
     return initial_tables(
-        backbone_of(config.model).held("users"),
+        backbone_of(config).held("users"),
         about.private_seed,
         np.array([about.index]),
         table_rows=about.n_users,

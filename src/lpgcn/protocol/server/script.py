@@ -15,7 +15,7 @@ import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import Draw, PooledBatch, groups
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
@@ -35,8 +35,9 @@ from lpgcn.protocol.wire.fields import (
     Rows,
     Selection,
     Stored,
+    Summed,
 )
-from lpgcn.protocol.wire.reading import NUMBER_BYTES, RATE
+from lpgcn.protocol.wire.reading import MASKED_BYTES, NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import (
     MASK_REACH,
     SEALED_KEY_BYTES,
@@ -96,7 +97,7 @@ class Script:
         self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
         self._fan = FANS[self._sizes.suite.owner_push]
         self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
-        self._item_tables = sorted(backbone_of(config.model).held("items"))
+        self._item_tables = sorted(backbone_of(config).held("items"))
         self.contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
         self._everybody = np.argsort(~topology.is_owner, kind="stable")
@@ -308,13 +309,25 @@ class Script:
             "learning_rate": Stored("learning rate", RATE.size),
             "batch_size": Stored("batch size", NUMBER_BYTES),
         }
-        builds = self._order.builds_users
+        builds, shared = self._order.builds_users, self._shared(adam)
         own = {"user": self._whole_pushes_back["user"]} if builds else {}
         update = self._round(Phase.UPDATE, {**arrivals, **adam}, own)
         if not builds:
-            return [update]
+            return [update, *shared]
         built = {"users": self._whole_arrivals_back["users"], **adam}
-        return [update, self._round(Phase.UPDATE_BUILT, built, {})]
+        return [update, self._round(Phase.UPDATE_BUILT, built, {}), *shared]
+
+    def _shared(self, adam: Fields) -> list[Round]:
+        """The gradients of the dense weights go up as masked numbers, and their sum comes down."""
+        count = self._sizes.shared
+        if not self._order.shares_weights:
+            return []
+        together = np.zeros(self._topology.n_clients, dtype=np.int64)
+        sums = Stored("shared", MASKED_BYTES * count)
+        return [
+            self._round(Phase.SUM_SHARED, {}, {"masked": Summed("shared", together, count)}),
+            self._round(Phase.UPDATE_SHARED, {"sums": sums, **adam}, {}),
+        ]
 
     # Rows of an exchange. `pushes` flags rows of the fan, `users` clients, `pairs` pairs.
 

@@ -148,7 +148,7 @@ class Flag(Field):
 
 @dataclass(frozen=True)
 class Stored(Field):
-    """What the server has in store, the same for everybody: a number, or a whole table."""
+    """What the server has in store, the same for everybody: a number, a whole table, or sums."""
 
     store: str
     length: int
@@ -160,6 +160,8 @@ class Stored(Field):
     def fill(self, stores: Stores, client: int) -> bytes:
         if isinstance(stores[self.store], list):
             stores[self.store] = b"".join(stores[self.store])
+        elif isinstance(stores[self.store], np.ndarray):
+            stores[self.store] = stores[self.store].astype("<u8").tobytes()
         content: bytes = stores[self.store]
         return content
 

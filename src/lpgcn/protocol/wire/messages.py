@@ -218,6 +218,16 @@ class Update(Arrivals, tag=11, frozen=True):
     batch_size: bytes = b""
 
 
+class Shared(Message, tag=18, frozen=True):
+    """Server → client: the gradients of all dense weights, added up over everybody, and what Adam
+    needs to know."""
+
+    sums: bytes
+    """64-bit numbers, matrices in the order of their names."""
+    learning_rate: bytes
+    batch_size: bytes
+
+
 class Catalogue(Message, tag=12, frozen=True):
     """Server → client: the final vectors of all items, in the order of the catalogue."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from lpgcn.config import BatchSize, Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TAG_BYTES
+from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import pool_sizes
 from lpgcn.model.losses.softmax import Softmax
 from lpgcn.protocol.suite import SUITES, Kind, Suite
@@ -50,18 +51,26 @@ class Sizes:
     pair: np.dtype[np.void]
     """s_ui and n_ui, in the precision of the vectors that s_ui multiplies."""
     dim: int
+    """Numbers of a final vector."""
     pool: tuple[int, int] = (0, 0)
     """Negatives that a client gets at most, and those that it answers about."""
+    shared: int = 0
+    """Numbers of all dense weights together."""
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
         number = np.dtype(config.dtype).newbyteorder("<")
         pair = np.dtype([("coefficient", number), ("count", "<u4")])
         suite, vector = SUITES[config.suite], config.dim * number.itemsize
-        if not config.pooled:
-            return cls(suite, vector, number, pair, config.dim)
-        shown = Softmax.of(config).number
-        return cls(suite, vector, shown, pair, config.dim, pool_sizes(config, config.negatives))
+        backbone = backbone_of(config)
+        shared = sum(rows * columns for rows, columns in backbone.weights().values())
+        shown: np.dtype[Any] = Softmax.of(config).number if config.pooled else number
+        pool = pool_sizes(config, config.negatives) if config.pooled else (0, 0)
+        return cls(suite, vector, shown, pair, backbone.final_dim, pool, shared)
+
+    @property
+    def _final_vector(self) -> int:
+        return self.dim * self.pair["coefficient"].itemsize
 
     @property
     def final(self) -> int:
@@ -76,7 +85,9 @@ class Sizes:
     @cached_property
     def negative_content(self) -> np.dtype[np.void]:
         """What a client tells the owner of a negative: e_u, the place of the item, s and n."""
-        return np.dtype([("vector", "u1", (self.vector,)), ("place", "<u4"), ("pair", self.pair)])
+        return np.dtype(
+            [("vector", "u1", (self._final_vector,)), ("place", "<u4"), ("pair", self.pair)]
+        )
 
     def row(self, kind: Kind) -> int:
         """A vector, or what is said about one negative."""
@@ -85,6 +96,7 @@ class Sizes:
     @cached_property
     def _rows(self) -> dict[Kind, int]:
         rows = {kind: self.vector + self._tag(kind) for kind in self.suite.keys}
+        rows[Kind.ITEM_FINAL] = self._final_vector + self._tag(Kind.ITEM_FINAL)
         rows[Kind.NEGATIVE] = self.negative_content.itemsize + self._tag(Kind.NEGATIVE)
         for kind in (Kind.USER_FINAL, Kind.POOL):
             rows[kind] = self.final + self._tag(kind)
@@ -124,7 +136,7 @@ class Sizes:
     def largest(self, n_users: int, n_items: int, batch_size: BatchSize) -> int:
         """No message is longer: a row of every kind for all that there can be one for, and a
         kilobyte for the rest. A message of more than a gigabyte is no message for a client."""
-        row = self.vector + TAG_BYTES + 64
+        row = max(self.vector, self._final_vector) + TAG_BYTES + 64
         if batch_size == "full":
             if not any(self.pool):
                 return LARGEST
@@ -135,4 +147,5 @@ class Sizes:
         # A copy of an item's state has four vectors in each of at most two tables.
         rows = n_users * (2 * row + 256) + 9 * n_items * row + batch_size * per_sample
         rows += self.pool[0] * row + (self.pool[1] + n_items) * self.answer
+        rows += self.shared * MASKED_BYTES
         return min(1024 + rows + per_entry, LARGEST)

@@ -16,17 +16,18 @@ from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import STATE, Adam, Gradient
-from lpgcn.model.backbone import BUILDING, NodeKind, backbone_of
+from lpgcn.model.backbones import BUILDING, NodeKind, backbone_of
 from lpgcn.model.batches import Draw
+from lpgcn.model.dense import nodes_of
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats
 from lpgcn.model.propagation import (
     Backward,
     Forward,
-    Nodes,
     building_push,
     gradient_of_building,
 )
+from lpgcn.model.weights import Weights, initial_weights, weight_gradients
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.runtime.arrays import packed
 from lpgcn.runtime.engines.engine import (
@@ -69,7 +70,8 @@ class Centralized:
         _check_members(terms, split.n_users)
         self._kernels, self._ranker = machine.kernels, machine.ranker
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
-        self._backbone = backbone_of(config.model)
+        self._backbone = backbone_of(config)
+        self._shapes = self._backbone.weights()
         self._enter(0)
         self._adam = self._initial()
         self._vectors: Vectors | None = None
@@ -85,9 +87,14 @@ class Centralized:
         self.sampler = self._sampler(train, term)
         edges = _only(train, self._members)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
-        kernels = self._kernels
-        self._users = Nodes("the users", edges.user_degrees, edges.by_user, config, kernels)
-        self._items = Nodes("the items", edges.item_degrees, users_of_items, config, kernels)
+        members = train.n_users if self._members is None else len(self._members)
+        kernels, in_all = self._kernels, members + train.n_items
+        self._users = nodes_of(
+            "the users", edges.user_degrees, edges.by_user, config, kernels, in_all=in_all
+        )
+        self._items = nodes_of(
+            "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all
+        )
 
     def _sampler(self, train: Interactions, term: int) -> Sampler:
         return Sampler(train, self._config, self._members, term)
@@ -110,10 +117,12 @@ class Centralized:
             self._adam[name].restore(state)
 
     def _initial(self) -> dict[str, Adam]:
-        """All tables, also of those who join later."""
-        return self._drawn("users", np.arange(self._split.n_users)) | self._drawn(
-            "items", np.arange(self._split.n_items)
-        )
+        """All tables, also of those who join later, and the dense weights."""
+        return {
+            **self._drawn("users", np.arange(self._split.n_users)),
+            **self._drawn("items", np.arange(self._split.n_items)),
+            **initial_weights(self._shapes, self._config.seed, self._config, self._kernels),
+        }
 
     def _drawn(self, kind: NodeKind, rows: Int64) -> dict[str, Adam]:
         """Rows of the tables of a kind; Xavier knows who was there at the beginning."""
@@ -129,18 +138,22 @@ class Centralized:
 
     def _present(self, table: str) -> Int64 | None:
         """The rows of a table that somebody holds at present: None is all of them."""
-        return self._members if self._backbone.tables[table].kind == "users" else None
+        return self._members if table in self._backbone.held("users") else None
 
     def begin(self) -> None:
         """A data centre has nothing to agree upon."""
 
     def _begin(self) -> tuple[Forward, Forward]:
         """[half exchange], and the pushes of layer 0."""
-        items = self._items.begin(self._adam["items"].parameter)
+        weights = self._weights()
+        items = self._items.begin(self._adam["items"].parameter, weights)
         if not self._backbone.builds_users:
-            return self._users.begin(self._user_parameters()), items
+            return self._users.begin(self._user_parameters(), weights), items
         built = building_push(self._adam[BUILDING].parameter, self._items)
-        return self._users.build(built), items
+        return self._users.build(built, weights), items
+
+    def _weights(self) -> Weights:
+        return Weights({name: self._adam[name].parameter for name in self._shapes}, self._kernels)
 
     def _user_parameters(self) -> Floats:
         """e_u^(0) of the members, and zero for others, whose vectors nobody computes."""
@@ -162,12 +175,9 @@ class Centralized:
         """Algorithm 9: the loss, and the gradients that backward propagation starts from."""
         users, items = self._propagate()
         found = at_nodes(batch, self.sampler, users, items, self._config)
-        total = found.total
-        for forward, loss in ((users, found.users), (items, found.items)):
-            total += fixed_point.total(forward.regulariser(loss))
-        self._loss_total += total
+        self._loss_total += found.total()
         self._samples += batch.size
-        return users.backward(found.users), items.backward(found.items)
+        return found.backward()
 
     def _backward(self, users: Backward, items: Backward, batch_size: int) -> dict[str, Gradient]:
         """Algorithm 6: L exchanges, then [half exchange]; the gradients of all parameters."""
@@ -178,10 +188,14 @@ class Centralized:
                 users.absorb(items.push, from_items),
                 items.absorb(users.push, from_users),
             )
+        parts = (users.weight_sums(), items.weight_sums())
+        shared = weight_gradients(parts, self._config, batch_size)
         if not self._backbone.builds_users:
-            return {"items": items.gradient(batch_size), "users": users.gradient(batch_size)}
-        built = gradient_of_building(self._items, users.push_to_built(), batch_size)
-        return {"items": items.gradient(batch_size), BUILDING: built}
+            users_gradient = {"users": users.gradient(batch_size)}
+        else:
+            pushed = users.push_to_built()
+            users_gradient = {BUILDING: gradient_of_building(self._items, pushed, batch_size)}
+        return {"items": items.gradient(batch_size), **users_gradient, **shared}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -210,7 +224,7 @@ class Centralized:
     def present(self) -> Vectors:
         """The final vectors of the present parameters."""
         users, items = self._propagate()
-        return Vectors(users.finish(items.push), items.finish(users.push))
+        return Vectors(users.finish(items.push).final, items.finish(users.push).final)
 
     def measure(self, part: Part) -> Evaluation:
         self._vectors = self.present()

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from safetensors.numpy import load
 
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Vectors
-from lpgcn.model.backbone import backbone_of
+from lpgcn.model.backbones import backbone_of
 from lpgcn.protocol.server.server import Line, Planner, Watch
 from lpgcn.protocol.transcript import Witness
 from lpgcn.ragged import Int64
@@ -98,7 +101,8 @@ class _Inside:
 
     def __init__(self, split: Split, config: Config, host: Host, federation: Federation) -> None:
         self._split, self._host, self._federation = split, host, federation
-        self._tables = backbone_of(config.model).tables
+        backbone = backbone_of(config)
+        self._tables, self._shared = backbone.tables, backbone.weights()
 
     def scorer(self) -> Vectors:
         tables = self._gathered("vectors")
@@ -116,13 +120,27 @@ class _Inside:
             rows = {"items": held.pop("rows"), "users": np.array([user])}
             for name, value in held.items():
                 kind = self._kind(name)
+                if kind is None:
+                    _check_copy(name, value, tables.setdefault(name, value), user)
+                    continue
                 count = self._split.n_users if kind == "users" else self._split.n_items
                 shape = (count, *value.shape[1:])
                 table = tables.setdefault(name, np.zeros(shape, dtype=value.dtype))
                 table[rows[kind]] = value
         return tables
 
-    def _kind(self, name: str) -> str:
-        """Whether a table has a row for each user or for each item."""
+    def _kind(self, name: str) -> str | None:
+        """Whether a table has a row for each user or for each item; None if everybody has all of
+        it."""
         table = name.partition(".")[0]
+        if table in self._shared:
+            return None
         return self._tables[table].kind if table in self._tables else table
+
+
+def _check_copy(name: str, copy: npt.NDArray[Any], first: npt.NDArray[Any], user: int) -> None:
+    if copy.tobytes() != first.tobytes():
+        raise LpgcnError(
+            f"client {user} has another copy of {name} than the clients before it, expected the "
+            "same bits everywhere; this is a defect, please report it"
+        )

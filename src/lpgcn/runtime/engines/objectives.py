@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +10,11 @@ from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch, Draw, PooledBatch, pool_sizes, weighted
 from lpgcn.model.grid import Grid
-from lpgcn.model.kernels import Floats, Kernels
-from lpgcn.model.losses.bpr import pair_gradients
+from lpgcn.model.kernels import Floats, Int64, Kernels
+from lpgcn.model.losses.bpr import Pairs, pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Softmax, columns
-from lpgcn.model.propagation import Forward
-from lpgcn.ragged import Int64
+from lpgcn.model.propagation import Backward, Forward
 from lpgcn.runtime.engines.sampler import Sampler
 
 
@@ -30,54 +28,82 @@ class AtNodes:
     """In fixed point."""
 
 
+@dataclass(frozen=True)
+class Turning:
+    """What the loss says at the end of a forward pass."""
+
+    found: AtNodes
+    users: Forward
+    items: Forward
+
+    def backward(self) -> tuple[Backward, Backward]:
+        return self.users.backward(self.found.users), self.items.backward(self.found.items)
+
+    def total(self) -> int:
+        """The loss with its regulariser, in fixed point."""
+        of_users = fixed_point.total(self.users.regulariser(self.found.users))
+        of_items = fixed_point.total(self.items.regulariser(self.found.items))
+        return self.found.total + of_users + of_items
+
+
 def at_nodes(
     batch: Draw, sampler: Sampler, users: Forward, items: Forward, config: Config
-) -> AtNodes:
+) -> Turning:
     """After propagation, but for its last exchange."""
     if isinstance(batch, Batch):
         return _of_pairs(batch, sampler, users, items)
     return _of_pools(batch, sampler, users, items, config)
 
 
-def _of_pairs(batch: Batch, sampler: Sampler, users: Forward, items: Forward) -> AtNodes:
-    return of_pairs(
-        batch,
-        sampler,
-        lambda rows: users.finish(items.push, rows),
-        lambda rows: items.finish(users.push, rows),
-        users.nodes.backward_grid,
-        users.nodes.kernels,
+def _of_pairs(batch: Batch, sampler: Sampler, users: Forward, items: Forward) -> Turning:
+    touched, nodes = Touched.of(batch, sampler), users.nodes
+    users, items = (
+        users.finish(items.push, touched.users),
+        items.finish(users.push, touched.items),
     )
+    found = of_pairs(touched, users.final, items.final, nodes.backward_grid, nodes.kernels)
+    return Turning(found, users, items)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The nodes that a batch touches, rising, and its pairs, whose numbers are among them."""
+
+    users: Int64
+    items: Int64
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, batch: Batch, sampler: Sampler) -> Touched:
+        pairs = sampler.pairs(batch)
+        users, user = np.unique(pairs.users, return_inverse=True)
+        items, item = np.unique(sampler.item_ids[pairs.items], return_inverse=True)
+        return cls(users, items, replace(pairs, users=user, items=item))
 
 
 def of_pairs(
-    batch: Batch,
-    sampler: Sampler,
-    users: Callable[[Int64], Floats],
-    items: Callable[[Int64], Floats],
-    grid: Grid,
-    kernels: Kernels,
+    touched: Touched, users: Floats, items: Floats, grid: Grid, kernels: Kernels
 ) -> AtNodes:
-    """Only the nodes that the batch touches; `users` and `items` give the final vectors of some."""
-    pairs = sampler.pairs(batch)
-    user_ids, user = np.unique(pairs.users, return_inverse=True)
-    ids = sampler.item_ids[pairs.items]
-    item_ids, item = np.unique(ids, return_inverse=True)
-    user_vectors, item_vectors = users(user_ids), items(item_ids)
-    touched = replace(pairs, users=user, items=item)
-    found = pair_gradients(touched, user_vectors, item_vectors, kernels)
-    by_item = np.argsort(item, kind="stable")
-    count = found.count.astype(np.float64)
+    """From the final vectors of the nodes that the batch touches."""
+    pairs = touched.pairs
+    found = pair_gradients(pairs, users, items, kernels)
+    by_item, count = np.argsort(pairs.items, kind="stable"), found.count.astype(np.float64)
     return AtNodes(
         LossGradient.gather(
-            pairs.users, item, found.coefficient, count / 2, item_vectors, grid, kernels
+            touched.users[pairs.users],
+            pairs.items,
+            found.coefficient,
+            count / 2,
+            items,
+            grid,
+            kernels,
         ),
         LossGradient.gather(
-            ids[by_item],
-            user[by_item],
+            touched.items[pairs.items[by_item]],
+            pairs.users[by_item],
             found.coefficient[by_item],
             count[by_item],
-            user_vectors,
+            users,
             grid,
             kernels,
         ),
@@ -87,11 +113,12 @@ def of_pairs(
 
 def _of_pools(
     batch: PooledBatch, sampler: Sampler, users: Forward, items: Forward, config: Config
-) -> AtNodes:
+) -> Turning:
     """All nodes, the members of one group after the other."""
     kernels, grid, softmax = users.nodes.kernels, users.nodes.backward_grid, Softmax.of(config)
-    at_users = softmax.directions(users.finish(items.push), kernels)
-    at_items = softmax.directions(items.finish(users.push), kernels)
+    users, items = users.finish(items.push), items.finish(users.push)
+    at_users = softmax.directions(users.final, kernels)
+    at_items = softmax.directions(items.final, kernels)
     coefficient = np.empty(len(sampler.real.values), dtype=at_users.rows.dtype)
     user_sums, total = np.zeros(at_users.rows.shape, dtype=np.int64), 0
     answers = np.zeros(at_items.rows.shape, dtype=np.int64)
@@ -114,12 +141,10 @@ def _of_pools(
     item_sums = kernels.weighted_sums(
         by_item, at_users.rows, coefficient[sampler.by_item], SLOPES.steps
     ) + weighted(answers, pool_sizes(config, len(answers)))
-    return AtNodes(
-        softmax.tangent_gradient(
-            user_sums, by_user.lengths.astype(np.float64), at_users, grid, kernels
-        ),
-        softmax.tangent_gradient(
-            item_sums, by_item.lengths.astype(np.float64), at_items, grid, kernels
-        ),
-        total,
+    of_users = softmax.tangent_gradient(
+        user_sums, by_user.lengths.astype(np.float64), at_users, grid, kernels
     )
+    of_items = softmax.tangent_gradient(
+        item_sums, by_item.lengths.astype(np.float64), at_items, grid, kernels
+    )
+    return Turning(AtNodes(of_users, of_items, total), users, items)

@@ -9,11 +9,11 @@ import pytest
 
 import lpgcn
 from lpgcn.config import Config, ConfigError
-from lpgcn.model.backbone import BACKBONES, Backbone, backbone_of
+from lpgcn.model.backbones import BACKBONES, PAPERS_OWN, backbone_of
 
 HOUSE = Path(lpgcn.__file__).parent
 NAMES = BACKBONES.keys()
-NAMERS = {"config.py", "model/backbone.py", "methods/lp_gcn.py"}
+NAMERS = {"config.py", "model/backbones/__init__.py", "methods/lp_gcn.py", "methods/p_gcn.py"}
 """A compared method may be defined on a certain backbone."""
 A_FORMAT = {"data/readers.py"}
 """The text files that LightGCN's authors published their data in are called lightgcn, too."""
@@ -50,16 +50,27 @@ def test_a_name_would_be_found(tmp_path: Path, line: str) -> None:
 
 
 def test_the_default_is_one_and_another_name_is_refused() -> None:
-    assert backbone_of(Config().model) is BACKBONES[Config().model]
-    with pytest.raises(ConfigError, match="no backbone; expected lightgcn or"):
-        backbone_of("ease")
+    assert Config().model in PAPERS_OWN and backbone_of(Config()) is backbone_of(Config())
+    with pytest.raises(ConfigError, match=r"no backbone; expected lightgcn, "):
+        backbone_of(Config(model="ease"))
 
 
-@pytest.mark.parametrize("backbone", BACKBONES.values(), ids=BACKBONES)
-def test_users_are_parameters_or_built(backbone: Backbone) -> None:
+@pytest.mark.parametrize("model", BACKBONES)
+def test_users_are_parameters_or_built(model: str) -> None:
+    backbone = backbone_of(Config(model=model))
     assert "items" in backbone.held("items")
     assert backbone.builds_users == (not backbone.held("users"))
     held = backbone.held("users") | backbone.held("items")
     assert held == backbone.tables
     purposes = [table.purpose for table in held.values()]
     assert len(set(purposes)) == len(purposes)
+
+
+@pytest.mark.parametrize("model", BACKBONES)
+def test_layer_weights_are_refused_by_a_readout_without_any(model: str) -> None:
+    config = Config(model=model, layers=1, layer_weights=(0.5, 0.5))
+    if model.startswith("lightgcn"):
+        assert backbone_of(config).layer_weights == (0.5, 0.5)
+        return
+    with pytest.raises(ConfigError, match=f"layer-weights are given, but .* {model} has none"):
+        backbone_of(config)

@@ -1,0 +1,72 @@
+"""A client's copy of the dense weights Θ: all copies have the same bits, and step together.
+
+What this client's nodes add to the gradients goes to the server as its part of a sum over
+everybody, under masks that cancel; the sum comes back to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.model.adam import STATE, Adam
+from lpgcn.model.backbones import backbone_of
+from lpgcn.model.kernels import Int64
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.propagation import Backward
+from lpgcn.model.weights import Weights, initial_weights, weight_gradients
+from lpgcn.protocol.wire import reading
+
+
+class SharedWeights:
+    """The copy, with its Adam states."""
+
+    def __init__(self, config: Config, seed: int, tables: dict[str, Adam] | None = None) -> None:
+        """Without `tables` they are drawn, alike by everybody who knows the clients' seed."""
+        self._config = config
+        self._shapes = dict(sorted(backbone_of(config).weights().items()))
+        self.tables = tables or initial_weights(self._shapes, seed, config, Plain())
+
+    def weights(self) -> Weights:
+        return Weights({name: adam.parameter for name, adam in self.tables.items()}, Plain())
+
+    def part(self, passes: Iterable[Backward]) -> Int64:
+        """What these nodes say, all numbers in a row."""
+        total = {name: np.zeros(shape, dtype=np.int64) for name, shape in self._shapes.items()}
+        for one in passes:
+            for name, sums in one.weight_sums().items():
+                total[name] += sums
+        return np.concatenate([sums.reshape(-1) for sums in total.values()])
+
+    def read(self, field: bytes) -> dict[str, Int64]:
+        """Sums over everybody, as they came."""
+        sizes = [rows * columns for rows, columns in self._shapes.values()]
+        reading.check_length(field, "sums", sum(sizes), reading.MASKED_BYTES)
+        parts = np.split(np.frombuffer(field, dtype="<i8"), list(accumulate(sizes))[:-1])
+        shapes = self._shapes.items()
+        return {name: one.reshape(shape) for (name, shape), one in zip(shapes, parts, strict=True)}
+
+    def step(self, sums: dict[str, Int64], rate: float, batch_size: int) -> None:
+        for name, gradient in weight_gradients([sums], self._config, batch_size).items():
+            self.tables[name].step(gradient, rate)
+
+    def state(self) -> list[bytes]:
+        """For a checkpoint: what every Adam consists of, in the order of names."""
+        states = (self.tables[name].state() for name in self._shapes)
+        return [state[key].tobytes() for state in states for key in STATE]
+
+    @classmethod
+    def restored(cls, config: Config, content: list[bytes]) -> SharedWeights:
+        """From the state in a checkpoint of this client's own."""
+        tables, parts = {}, iter(content)
+        for name, (rows, columns) in sorted(backbone_of(config).weights().items()):
+            state = {}
+            for key, part in zip(STATE, parts, strict=False):
+                kind = np.int64 if key == "steps" else np.dtype(config.dtype)
+                shape = (rows,) if key == "steps" else (rows, columns)
+                state[key] = np.frombuffer(part, dtype=kind).reshape(shape)
+            tables[name] = Adam.restored(state, Plain())
+        return cls(config, 0, tables)
