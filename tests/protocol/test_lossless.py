@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.model.backbones import BACKBONES
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
@@ -27,12 +28,14 @@ Make = Callable[..., Any]
 Check = Callable[..., None]
 Planner = Callable[[TokenGraph], Plan]
 SUITES = ("sealed", "paper")
-MODELS = ("lightgcn", "lightgcn+", "gcn", "sage", "lr-gccf", "ngcf")
+MODELS = ("lightgcn", "lightgcn+", "ngcf")
+EVERY_MODEL = tuple(BACKBONES)
 TINY = Config(dim=3, layers=2, lr=0.05, reg=0.05, batch_size=7, at=(2,), virtual_items="2", seed=5)
 POOLED = TINY.changed(loss="softmax", batch_size="full", negatives=4, answers=3)
 TRAIN: Pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
 HELD_OUT: Pairs = [(0, 3), (1, 1), (1, 4), (3, 0)]
-both_models = pytest.mark.parametrize("model", MODELS)
+some_models = pytest.mark.parametrize("model", MODELS)
+every_model = pytest.mark.parametrize("model", EVERY_MODEL)
 both_suites = pytest.mark.parametrize("suite", SUITES)
 both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softmax"])
 
@@ -187,7 +190,7 @@ def test_as_many_groups_as_items_with_an_answer_each(
     assert any(places != [0, 1, 2, 3] for places in about)
 
 
-@both_models
+@some_models
 @pytest.mark.parametrize("planner", ["cover", "greedy", "partition"])
 def test_our_planners_lose_nothing(
     federation_of: Make, split_of: Make, lossless: Check, planner: str, model: str
@@ -202,7 +205,7 @@ def test_our_planners_lose_nothing(
     assert federation.server.plan.planner == planner
 
 
-@both_models
+@some_models
 @both_suites
 def test_other_handles_and_mask_peers_give_the_same_bits(
     federation_of: Make,
@@ -224,7 +227,7 @@ def test_other_handles_and_mask_peers_give_the_same_bits(
         assert len(known) == len(made)
 
 
-@both_models
+@some_models
 @both_suites
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_items_of_one_user_and_items_that_nobody_lists(
@@ -265,7 +268,7 @@ def last_to_whom(sampler: Sampler, item: int, relation: str) -> int:
     return max((user for user in users if lists(sampler, user, item) == relation), default=0)
 
 
-@both_models
+@some_models
 @both_suites
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_owners_whose_items_are_all_real_or_virtual_to_them_or_not_listed(
@@ -305,7 +308,7 @@ def situations(split: Split, config: Config, owner: np.ndarray, steps: int) -> C
     return found
 
 
-@both_models
+@every_model
 @both_suites
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_everything_that_can_happen_in_a_batch(
@@ -325,7 +328,7 @@ def test_everything_that_can_happen_in_a_batch(
     assert len(found) == 8
 
 
-@both_models
+@some_models
 @both_suites
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_owners_that_a_batch_does_not_touch(
@@ -347,7 +350,7 @@ def test_owners_that_a_batch_does_not_touch(
 
 
 @both_losses
-@both_models
+@every_model
 @both_suites
 def test_one_client_owns_everything(
     federation_of: Make, split_of: Make, lossless: Check, base: Config, model: str, suite: str
@@ -359,7 +362,7 @@ def test_one_client_owns_everything(
     assert federation.server.plan.convolution_clients.tolist() == [2]
 
 
-@both_models
+@some_models
 @both_suites
 @pytest.mark.parametrize("virtual_items", ["0", "6", "4.0x"])
 def test_more_virtual_items_than_items(
@@ -380,7 +383,7 @@ def test_more_virtual_items_than_items(
 
 
 @both_losses
-@both_models
+@some_models
 @both_suites
 @pytest.mark.parametrize("layers", [1, 3])
 def test_one_client_in_all(
@@ -397,7 +400,7 @@ def test_one_client_in_all(
 
 
 @both_losses
-@both_models
+@every_model
 def test_both_suites_end_in_the_same_bits(
     federation_of: Make, split_of: Make, assert_same: Check, base: Config, model: str
 ) -> None:

@@ -113,7 +113,7 @@ class Belongings:
     shared: SharedWeights
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A client's checkpoint, as it lies in its own folder."""
 
     format: int
