@@ -267,10 +267,10 @@ def test_both_ledgers_of_a_whole_training_are_equal(
     everybody = len(PhaseOrder.of(config).layers_of(Phase.FORWARD)) + 2
     down = [line for line in measured if line.direction == "down"]
     owners = sum(line.messages for line in down if line.role == "convolution")
-    built = traffic["simulated"].convolution_clients * 3 if model == "lightgcn+" else 0
+    built = traffic["simulated"].plan.convolution_clients * 3 if model == "lightgcn+" else 0
     sums = 1 + (3 if loss == "bpr" else 2)
     assert sum(line.messages for line in down) == 9 * (3 * everybody + sums) + built
-    assert owners == traffic["simulated"].convolution_clients * (3 * everybody + sums) + built
+    assert owners == traffic["simulated"].plan.convolution_clients * (3 * everybody + sums) + built
 
 
 def test_a_ledger_adds_by_stage_direction_and_role() -> None:

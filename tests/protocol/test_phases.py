@@ -93,9 +93,9 @@ class Recorded:
 
 
 @cache
-def recorded(layers: int, builds_users: bool) -> Recorded:
+def recorded(layers: int, builds_users: bool, shares: bool = False) -> Recorded:
     """All that a server ever does, in every order that matters, with batches of two samples."""
-    model = "lightgcn+" if builds_users else "lightgcn"
+    model = "gcn" if shares else "lightgcn+" if builds_users else "lightgcn"
     config = Config(model=model, dim=2, layers=layers, batch_size=2, virtual_items="1", seed=4)
     federation = Recorded(config)
     server = federation.server
@@ -169,7 +169,9 @@ def test_what_a_client_decodes_is_what_it_is_asked() -> None:
 
 def certain(row: Row) -> bool:
     """It comes to every client, whatever the configuration."""
-    return row.asked is Asked.EVERYBODY and row.first_layer is None and not row.built
+    return (
+        row.asked is Asked.EVERYBODY and row.first_layer is None and not (row.built or row.shared)
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -223,6 +225,17 @@ def test_what_a_server_sends_is_accepted(layers: int, builds_users: bool) -> Non
         assert begins_stretch(header) or header in sequence.after(last, owns=owns)
         met.add(header.phase)
     assert met == {phase for phase in Phase if sequence.layers_of(phase)}
+
+
+def test_dense_weights_are_summed_up_and_stepped_by_everybody_after_an_update() -> None:
+    sequence, met = PhaseOrder(2, builds_users=False, shares_weights=True), []
+    for owns, last, header in recorded(2, builds_users=False, shares=True).steps:
+        assert sequence.check(header, last, owns=owns) is PHASES[Phase(header.phase)]
+        assert begins_stretch(header) or header in sequence.after(last, owns=owns)
+        met.append(header.phase)
+    assert {*met} == {phase for phase in Phase if sequence.layers_of(phase)}
+    shared = met.count(Phase.SUM_SHARED), met.count(Phase.UPDATE_SHARED)
+    assert shared == (met.count(Phase.UPDATE),) * 2
 
 
 def everywhere(layers: int, pass_number: int) -> set[Header]:

@@ -35,7 +35,7 @@ from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.sealing import Keys, info
 from lpgcn.protocol.client.standing import FORMAT, Former, Nodes, Snapshot, Standing
 from lpgcn.protocol.client.user import Listing
-from lpgcn.protocol.phases import Phase, PhaseOrder, restarted
+from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder, restarted
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading, sizes
@@ -149,6 +149,12 @@ MESSAGES: Final[list[m.Message]] = [
         pushes_present=b"\xa0",
         users=b"users",
         users_present=b"\x40",
+        learning_rate=reading.RATE.pack(0.001),
+        batch_size=numbers(2048),
+    ),
+    m.Shared(
+        header=at(Phase.UPDATE_SHARED),
+        sums=b"sums",
         learning_rate=reading.RATE.pack(0.001),
         batch_size=numbers(2048),
     ),
@@ -573,6 +579,11 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         phase.name: [
             list(PhaseOrder(3, builds_users).layers_of(phase)) for builds_users in (False, True)
         ]
+        for phase in Phase
+        if not PHASES[phase].shared
+    }
+    everything["layers, dense weights"] = lambda: {
+        phase.name: list(PhaseOrder(2, builds_users=False, shares_weights=True).layers_of(phase))
         for phase in Phase
     }
     for kind in Kind:

@@ -138,10 +138,6 @@ PHASES: Final[Mapping[Phase, Row]] = {
         (P.UPDATE_BUILT, P.SUM_SHARED, NEXT)),
     P.UPDATE_BUILT: Row(m.Update, m.Reply, "update_built", A.OWNERS, "backward",
         (P.SUM_SHARED, NEXT), built=True),
-    P.SUM_SHARED: Row(m.Ask, m.Numbers, "sum_shared", A.EVERYBODY, "backward",
-        (P.UPDATE_SHARED,), shared=True),
-    P.UPDATE_SHARED: Row(m.Shared, m.Reply, "update_shared", A.EVERYBODY, "backward",
-        (NEXT,), shared=True),
     P.RANK_VALID: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
     P.RANK_TEST: Row(m.Catalogue, m.Numbers, "rank", A.SOME, "measure", (NEXT,)),
     P.PREDICT: Row(m.Catalogue, m.Reply, "keep_prediction", A.SOME, "measure", (NEXT,)),
@@ -150,6 +146,10 @@ PHASES: Final[Mapping[Phase, Row]] = {
     P.KEEP: Row(m.Ask, m.Reply, "keep", A.SOME, "keep", (NEXT,)),
     P.GO_BACK: Row(m.Ask, m.Reply, "go_back", A.SOME, "keep", (NEXT,)),
     P.CHECKPOINT: Row(m.Mark, m.Estate, "checkpoint", A.SOME, "keep", (NEXT,)),
+    P.SUM_SHARED: Row(m.Ask, m.Numbers, "sum_shared", A.EVERYBODY, "backward",
+        (P.UPDATE_SHARED,), shared=True),
+    P.UPDATE_SHARED: Row(m.Shared, m.Reply, "update_shared", A.EVERYBODY, "backward",
+        (NEXT,), shared=True),
 }
 # fmt: on
 

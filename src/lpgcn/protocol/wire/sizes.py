@@ -56,6 +56,8 @@ class Sizes:
     """Negatives that a client gets at most, and those that it answers about."""
     shared: int = 0
     """Numbers of all dense weights together."""
+    longer: int | None = None
+    """A plain final vector, where the readout makes it longer than others."""
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
@@ -66,11 +68,13 @@ class Sizes:
         shared = sum(rows * columns for rows, columns in backbone.weights().values())
         shown: np.dtype[Any] = Softmax.of(config).number if config.pooled else number
         pool = pool_sizes(config, config.negatives) if config.pooled else (0, 0)
-        return cls(suite, vector, shown, pair, backbone.final_dim, pool, shared)
+        dim = backbone.final_dim
+        longer = None if dim == config.dim else dim * number.itemsize
+        return cls(suite, vector, shown, pair, dim, pool, shared, longer)
 
     @property
     def _final_vector(self) -> int:
-        return self.dim * self.pair["coefficient"].itemsize
+        return self.vector if self.longer is None else self.longer
 
     @property
     def final(self) -> int:
