@@ -29,7 +29,7 @@ from lpgcn.runtime.machine import Machine
 MACHINE = Machine(Plain(), PlainRanker())
 Added = list[tuple[Phase, str, list[int], list[int]]]
 every_suite = pytest.mark.parametrize("suite", ["sealed", "paper"])
-every_model = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+every_model = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+", "ngcf"])
 every_alpha = pytest.mark.parametrize("alpha", ["0", "3", "1.0x"])
 
 
@@ -148,7 +148,7 @@ def test_both_ledgers_are_equal_on_any_graph_with_any_plan(
     owner = data.draw(st.lists(st.integers(0, len(lists) - 1), min_size=9, max_size=9))
     config = Config(
         suite=data.draw(st.sampled_from(["sealed", "paper"])),
-        model=data.draw(st.sampled_from(["lightgcn", "lightgcn+"])),
+        model=data.draw(st.sampled_from(["lightgcn", "lightgcn+", "ngcf", "sage"])),
         layers=data.draw(st.integers(1, 3)),
         virtual_items=data.draw(st.sampled_from(["0", "1", "0.5x"])),
         dtype=data.draw(st.sampled_from(["float32", "float64"])),
@@ -177,7 +177,7 @@ def test_both_ledgers_are_equal_with_pools_of_negatives(
         loss="softmax",
         batch_size="full",
         suite=data.draw(st.sampled_from(["sealed", "paper"])),
-        model=data.draw(st.sampled_from(["lightgcn", "lightgcn+"])),
+        model=data.draw(st.sampled_from(["lightgcn", "lightgcn+", "ngcf", "sage"])),
         layers=data.draw(st.integers(1, 3)),
         virtual_items=data.draw(st.sampled_from(["0", "1", "0.5x"])),
         dtype=data.draw(st.sampled_from(["float32", "float64"])),
@@ -261,6 +261,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(
         traffic[mode] = found
     assert traffic["simulated"].ledger == traffic["federated"].ledger
     assert traffic["simulated"] == traffic["federated"]
+    assert traffic["simulated"].plan is not None
     measured = [line for line in traffic["simulated"].ledger if line.stage == "measure"]
     # Validations after epochs 2 and 3 and the test, each with the rounds of a pass and a ranking;
     # the number of interactions; and a loss an epoch, or a validation if an epoch is one step.

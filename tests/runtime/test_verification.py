@@ -73,9 +73,9 @@ def test_the_largest_difference_is_told(
     inspector = Federated.inspector
 
     def disturbed(self: Federated) -> Any:
-        found, vectors = inspector(self).state(), inspector(self).vectors
+        found, vectors = inspector(self).state(), inspector(self).scorer
         found[table][-1, -1] += added
-        return SimpleNamespace(state=lambda: found, vectors=vectors)
+        return SimpleNamespace(state=lambda: found, scorer=vectors)
 
     monkeypatch.setattr(Federated, "inspector", disturbed)
     assert [line.difference for line in only_federated()] == pytest.approx([expected] * 2)
