@@ -27,9 +27,10 @@ TRAINED = [method.name for method in METHODS if not method.in_one_go]
 QUICK: dict[str, dict[str, Any]] = {
     "lightgcn": {"lr": 0.01, "epochs": 10},
     "lightgcn+": {"lr": 0.01, "epochs": 10},
-    **dict.fromkeys(
-        ("gcn", "sage", "lr-gccf", "ngcf"), {"lr": 0.01, "epochs": 10, "dim": 32, "layers": 2}
-    ),
+    **{
+        dense: {"lr": 0.01, "epochs": 10, "dim": 32, "layers": 2}
+        for dense in ("gcn", "sage", "lr-gccf", "ngcf")
+    },
     "lp-gcn": {"lr": 0.01, "epochs": 10, "planner": "cover"},
     "bpr": {"lr": 0.01, "epochs": 10},
     "fedmf": {"lr": 0.02, "epochs": 15},

@@ -18,6 +18,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
 from lpgcn.config import Config, Suite, VirtualDraw
+from lpgcn.model.backbones import PAPERS_OWN
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lpgcn.report.audits import TradeOff
 
 _SWEPT: Final = {"suite", "model", "virtual_items", "virtual_draw"}
-_MODELS: Final = ("lightgcn", "lightgcn+")
+_MODELS: Final = PAPERS_OWN
 
 
 @click.command(
@@ -194,7 +195,7 @@ def _settings(
     """Every combination; without virtual items there is one draw."""
     found: dict[tuple[str, ...], Config] = {}
     for suite in suites or ("sealed",):
-        for model in models or ("lightgcn",):
+        for model in models or PAPERS_OWN[:1]:
             for alpha in alphas or ("1.0x",):
                 for draw in draws or ("popularity",):
                     key = suite, model, alpha, "" if alpha == "0" else draw

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.model.backbone import BACKBONES, BUILDING
+from lpgcn.model.backbones import BUILDING, backbone_of
 from lpgcn.privacy.attacks import (
     after_validation,
     attributes,
@@ -69,7 +69,7 @@ class _About:
     def first_pushes(self) -> Iterator[Line]:
         """With what the owner drew itself, and as if it had been told everything."""
         deployment, config = self._deployment, self._deployment.config
-        builds = BACKBONES[config.model].builds_users
+        builds = backbone_of(config).builds_users
         initial = deployment.initial[BUILDING if builds else "items"]
         own = np.isin(np.arange(self._view.n_items), self._owned)
         for note, known in (("", own), ("if told all initial vectors", np.ones_like(own))):
