@@ -19,7 +19,7 @@ from lpgcn.cli import main
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 SCRIPTS = Path(sys.executable).parent
-EXAMPLES = ("tutorial.md", "how-to/own-data.md", "how-to/report.md", "how-to/own-method.md")
+EXAMPLES = ("tutorial.md", "how-to/own-data.md", "how-to/report.md")
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
