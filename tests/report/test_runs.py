@@ -17,7 +17,7 @@ from lpgcn.evaluation import Vectors
 from lpgcn.protocol.suite import SUITES
 from lpgcn.report.federation import _SAYS
 from lpgcn.report.page import Section, joined
-from lpgcn.report.runs import RunRecord, verdicts
+from lpgcn.report.runs import RunRecord, read_runs, verdicts
 from lpgcn.report.sections import run_report
 from lpgcn.runtime.runs.run_folder import RunFolderError
 
@@ -164,3 +164,26 @@ def test_verify_and_a_sweep_write_reports(
     assert "Traffic against load" in Path("s.html").read_text()
     refused = command("plan", *data, "--report", "p.html")
     assert refused.exit_code == 2 and "--sweep" in refused.stderr
+
+
+def test_runs_of_one_name_are_told_apart(runs: dict[str, Path], tmp_path: Path) -> None:
+    folders = [tmp_path / model / "seed-0" for model in ("a", "b")]
+    for folder in folders:
+        shutil.copytree(runs["centralized"], folder)
+    assert [one.name for one in read_runs(folders)] == ["a/seed-0", "b/seed-0"]
+    assert [one.name for one in read_runs([*runs.values()])] == list(runs)
+
+
+def test_many_runs_are_lines_and_not_columns(both: list[RunRecord]) -> None:
+    many = [replace(both[0], name=f"run-{number}") for number in range(7)]
+    page = run_report(many).decode()
+    assert page.count("<h2") == 7 and page.count(">Traffic</a>") == 1
+    assert all(f"run-{number}" in page for number in range(7))
+
+
+def test_a_comparison_writes_a_report(tmp_path: Path) -> None:
+    asked = ["compare", "demo", "--models", "popular", "--seeds", "2", "--out", tmp_path / "all"]
+    done = command(*asked, "--report", tmp_path / "all.html")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "all.html").read_text()
+    assert "seed-0" in page and "seed-1" in page and "popular" in page

@@ -11,6 +11,7 @@ import msgspec
 
 from lpgcn.cli.options import SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
+from lpgcn.cli.report import check_report, report_option, write_report
 from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
@@ -68,6 +69,7 @@ Examples:
     is_flag=True,
     help="First run the paper's grids (λ, layers, β) and take the best on validation.",
 )
+@report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(Config, "Settings of all models", without=set(Config.__struct_fields__) - {*_WANTED})
@@ -83,6 +85,7 @@ def compare(
     jobs: int,
     threads: int | None,
     search: bool,
+    page: Path | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -97,6 +100,8 @@ def compare(
     from lpgcn.methods.registry import names
     from lpgcn.report.comparison import write_comparison
 
+    if page is not None:
+        check_report(page, overwrite=resume)
     source = source_asked(dataset, fields).resolved()
     _check_metrics(metrics)
     at = sorted({int(name.partition("@")[2]) for name in metrics})
@@ -122,6 +127,11 @@ def compare(
     runner.run(planned, out, write)
     test = paired_test(read_outcomes(planned, out), out, split, metrics[0])
     outcomes = write(test)
+    if page is not None:
+        folders = [entry.folder(out) for entry in planned]
+        finished = [folder for folder in folders if (folder / "summary.json").exists()]
+        write_report(page, finished, overwrite=resume)
+        say(f"the report is {page}")
     if as_json:
         print_json(msgspec.json.decode((out / "comparison.json").read_bytes()))
     else:

@@ -17,7 +17,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import report_option
+from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -121,7 +121,6 @@ def plan(
     **fields: Any,
 ) -> None:
     """Choose who computes which item, and say what that costs."""
-    from lpgcn.report.page import check_place as check_report
     from lpgcn.report.picture import check_place
     from lpgcn.report.plans import plot_loads
     from lpgcn.runtime.engines.simulated import token_graph

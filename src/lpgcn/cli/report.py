@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -63,13 +64,19 @@ def report(
             say("no browser could be started here; open the file in one")
 
 
+def check_report(page: Path, *, overwrite: bool) -> None:
+    """Before the work."""
+    from lpgcn.report.page import check_place
+
+    check_place(page, overwrite=overwrite)
+
+
 def write_report(
-    page: Path, runs: tuple[Path, ...], *, user: str | None = None, overwrite: bool = False
+    page: Path, runs: Sequence[Path], *, user: str | None = None, overwrite: bool = False
 ) -> None:
     from lpgcn.report.page import check_place, write
-    from lpgcn.report.runs import RunRecord
+    from lpgcn.report.runs import read_runs
     from lpgcn.report.sections import run_report
 
     check_place(page, overwrite=overwrite)
-    records = [RunRecord.read(run) for run in runs]
-    write(page, run_report(records, user=user), overwrite=overwrite)
+    write(page, run_report(read_runs(runs), user=user), overwrite=overwrite)

@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.program import Stopped
-from lpgcn.cli.report import report_option, write_report
+from lpgcn.cli.report import check_report, report_option, write_report
 from lpgcn.cli.terminal import (
     json_option,
     print_json,
@@ -109,7 +109,7 @@ def train(
     if resume and (out is None or overwrite):
         raise click.UsageError("--resume needs --out, and goes without --overwrite.")
     if page is not None:
-        _check_report(page, overwrite=overwrite)
+        check_report(page, overwrite=overwrite)
     wanted = asked(config_file, fields)
     if resume and out:
         source, config = _saved(out, data_asked(dataset, fields), wanted)
@@ -134,12 +134,6 @@ def train(
     else:
         files = "summary.json, metrics.jsonl, model/"
         show(*summary_report(summary, summary.mode, f"The results are in {out} ({files})."))
-
-
-def _check_report(page: Path, *, overwrite: bool) -> None:
-    from lpgcn.report.page import check_place
-
-    check_place(page, overwrite=overwrite)
 
 
 def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Source, Config]:

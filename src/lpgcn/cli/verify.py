@@ -16,7 +16,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import report_option
+from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import console, json_option, print_json, say
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -74,7 +74,6 @@ def verify(
     --virtual-items and --planner name. The exit code is 1 if any difference is not zero.
     """
     from lpgcn.report.curves import plot_comparisons, verification_report
-    from lpgcn.report.page import check_place as check_report
     from lpgcn.report.page import write
     from lpgcn.report.picture import can_draw, check_place
     from lpgcn.runtime.verification import verify as compare

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from lpgcn.config import Suite as SuiteName
-from lpgcn.protocol.ledger import Traffic
 from lpgcn.protocol.suite import SUITES, Key, Kind, OwnerPush
 from lpgcn.report.charts import histogram, stacked_bars
 from lpgcn.report.page import Html, Section, folded, joined, paragraph, side_by_side, table
@@ -14,6 +13,11 @@ from lpgcn.report.runs import RunRecord
 from lpgcn.report.units import size
 from lpgcn.runtime.traffic import TrafficSummary
 
+SIDE_BY_SIDE: Final = 4
+"""With more runs than these, a page has no column and no section for each."""
+_STEP: Final = "A client and training step"
+_WAYS: Final = ("up", "down")
+_ROLES: Final = ("convolution", "ordinary")
 _STAGES: Final = ("initialise", "forward", "loss", "backward", "measure", "keep")
 _SAYS: Final[Mapping[Kind, str]] = {
     Kind.USER_FORWARD: "a user's vector, forward",
@@ -37,46 +41,44 @@ _READERS: Final[Mapping[Key, tuple[str, str, str]]] = {
 
 def traffic(runs: Sequence[RunRecord]) -> Iterator[Section]:
     """What was sent, by stage and role, and a step beside the paper's formulation."""
-    for one, sent in _with_traffic(runs):
-        ways = ("up", "down")
-        step = [(one.name, (sent.up_per_step, sent.down_per_step))]
-        if (plan := sent.plan) is not None:
-            paper = plan.paper_up_per_step, plan.paper_down_per_step
-            step.append(("the paper's formulation", paper))
-        lines: dict[tuple[str, str, str], Traffic] = {
-            (line.stage, line.direction, line.role): line for line in sent.ledger
-        }
-        known = [*_STAGES, *sorted({line.stage for line in sent.ledger} - {*_STAGES})]
-        rows = []
-        for stage in known:
-            for way in ways:
-                found = [lines.get((stage, way, role)) for role in ("convolution", "ordinary")]
-                if any(found):
-                    rows.append((f"{stage}, {way}", [line.bytes if line else 0 for line in found]))
-        shown = [
-            [line.stage, line.direction, line.role, f"{line.messages:,}", f"{line.bytes:,}"]
-            for line in sent.ledger
-        ]
-        headers = ["stage", "direction", "clients", "messages", "bytes"]
+    found = list(_with_traffic(runs))
+    if len(found) > SIDE_BY_SIDE:
+        each = [(one.name, (sent.up_per_step, sent.down_per_step)) for one, sent in found]
+        yield Section("Traffic", side_by_side(stacked_bars(_STEP, _WAYS, each, size)))
+        return
+    for one, sent in found:
         title = "Traffic" if len(runs) == 1 else f"Traffic of {one.name}"
-        yield Section(
-            title,
-            joined(
-                paragraph(_traffic_said(sent)),
-                side_by_side(
-                    stacked_bars("A client and training step", ways, step, size),
-                    stacked_bars(
-                        "The whole run, by stage",
-                        ("convolution-clients", "ordinary clients"),
-                        rows,
-                        size,
-                    ),
-                ),
-                folded(
-                    "The ledger, line by line", table("The ledger", headers, shown, sortable=True)
-                ),
-            ),
-        )
+        yield Section(title, _sent(one.name, sent))
+
+
+def _sent(name: str, sent: TrafficSummary) -> Html:
+    step = [(name, (sent.up_per_step, sent.down_per_step))]
+    if (plan := sent.plan) is not None:
+        paper = plan.paper_up_per_step, plan.paper_down_per_step
+        step.append(("the paper's formulation", paper))
+    counts: dict[tuple[str, str, str], int] = {
+        (line.stage, line.direction, line.role): line.bytes for line in sent.ledger
+    }
+    stages = [*_STAGES, *sorted({line.stage for line in sent.ledger} - {*_STAGES})]
+    rows = [
+        (f"{stage}, {way}", [counts.get((stage, way, role), 0) for role in _ROLES])
+        for stage in stages
+        for way in _WAYS
+    ]
+    lines = [
+        [line.stage, line.direction, line.role, f"{line.messages:,}", f"{line.bytes:,}"]
+        for line in sent.ledger
+    ]
+    headers = ["stage", "direction", "clients", "messages", "bytes"]
+    roles = [f"{role} clients" for role in _ROLES]
+    return joined(
+        paragraph(_traffic_said(sent)),
+        side_by_side(
+            stacked_bars(_STEP, _WAYS, step, size),
+            stacked_bars("The whole run, by stage", roles, [r for r in rows if any(r[1])], size),
+        ),
+        folded("The ledger, line by line", table("The ledger", headers, lines, sortable=True)),
+    )
 
 
 def _traffic_said(sent: TrafficSummary) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +35,11 @@ class RunRecord:
     model: Recommender | None = None
 
     @classmethod
-    def read(cls, path: Path) -> RunRecord:
+    def read(cls, path: Path, name: str | None = None) -> RunRecord:
+        """From a run folder, by whose name the run is called if by no other."""
         folder = RunFolder(path)
         return cls(
-            name=path.resolve().name,
+            name=name or path.resolve().name,
             run=folder.describe(),
             metrics=folder.metrics(),
             terms=read_terms(folder.terms) if folder.terms.exists() else (),
@@ -54,6 +56,15 @@ class RunRecord:
         """The way to run, with the suite where there is one."""
         config = self.run.config
         return config.mode + (f", suite {config.suite}" if config.mode == "federated" else "")
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
+    """Runs called by their folders, or, if two of these have one name, by the paths that differ."""
+    names = [path.resolve().name for path in paths]
+    if len(set(names)) < len(names):
+        common = os.path.commonpath([path.resolve().parent for path in paths])
+        names = [path.resolve().relative_to(common).as_posix() for path in paths]
+    return [RunRecord.read(path, name) for path, name in zip(paths, names, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lpgcn.config import Config
+from lpgcn.model.backbone import BACKBONES
 from lpgcn.report.charts import Series, line_chart
-from lpgcn.report.federation import loads, readers, traffic
+from lpgcn.report.federation import SIDE_BY_SIDE, loads, readers, traffic
 from lpgcn.report.page import (
     Fact,
     Html,
@@ -84,8 +85,9 @@ def about(runs: Sequence[RunRecord]) -> Section:
         [key.replace("_", "-"), _shown(default), *(_shown(values[key]) for values in settings)]
         for key, default in msgspec.to_builtins(Config()).items()
     ]
+    described_runs = table("The runs" if len(runs) > 1 else "The run", ["what", *names], rows)
     body = joined(
-        table("The runs" if len(runs) > 1 else "The run", ["what", *names], rows),
+        described_runs if len(runs) <= SIDE_BY_SIDE else folded("Run by run", described_runs),
         folded("All settings", table("Settings", ["setting", "default", *names], every)),
     )
     return Section("What was trained", body)
@@ -98,8 +100,8 @@ def _about(one: RunRecord) -> dict[str, str]:
         said["users"], said["items"] = f"{model.card.n_users:,}", f"{model.card.n_items:,}"
         said["interactions to train on"] = f"{len(model.seen):,}"
     said |= {
-        "model": f"{config.model}, {config.layers} layers, {config.dim} numbers a vector",
-        "loss": f"{config.loss}, batches of {config.batch_size}",
+        "model": config.model,
+        **_settings(config),
         "way to run": one.way,
         "virtual items α": config.virtual_items,
         "seed": str(config.seed),
@@ -112,6 +114,16 @@ def _about(one: RunRecord) -> dict[str, str]:
             said["plan"] = f"{plan.planner}, {plan.convolution_clients:,} convolution-clients"
             said["the paper's C of the plan"] = f"{size(plan.cost_per_client)} a client and step"
     return said
+
+
+def _settings(config: Config) -> dict[str, str]:
+    """What the graph convolution depends on, or a compared method's own settings."""
+    if config.model not in BACKBONES:
+        return {"settings of its own": ", ".join(config.option)} if config.option else {}
+    return {
+        "convolution": f"{config.layers} layers, {config.dim} numbers a vector",
+        "loss": f"{config.loss}, batches of {config.batch_size}",
+    }
 
 
 def _shown(value: object) -> str:
