@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lpgcn.config import Config
-from lpgcn.model.backbone import BACKBONES
+from lpgcn.model.backbones import BACKBONES
 from lpgcn.report.charts import Series, line_chart
 from lpgcn.report.federation import SIDE_BY_SIDE, loads, readers, traffic
 from lpgcn.report.page import (
