@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -411,3 +412,11 @@ def test_both_suites_end_in_the_same_bits(
         made.append(federation)
     assert_same(made[0].state(), made[1].state())
     assert made[0].server.measure("test") == made[1].server.measure("test")
+
+
+def test_the_backbone_of_the_documentation_loses_nothing(
+    federation_of: Make, split_of: Make, lossless: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
+    split = split_of(TRAIN, 4, 9, HELD_OUT)
+    lossless(federation_of(split, TINY.changed(model="residual:Residual")))

@@ -32,6 +32,7 @@ Examples:
   lpgcn verify demo
   lpgcn verify demo --workers 2 --report lossless.html
   lpgcn verify ml-100k --all --epochs 20 --workers 2 --plot lossless.png
+  lpgcn verify demo --model mypackage.mymodule:MyBackbone
   lpgcn verify ml-100k --all --model lightgcn --suite sealed --virtual-items 1.0x""",
 )
 @click.argument("dataset", required=False)
@@ -71,8 +72,13 @@ def verify(
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
     the centralised run. Without --all that is one model, suite, plan and number of virtual items;
     with it all of them (as many virtual items as real ones), or only those that --model, --suite,
-    --virtual-items and --planner name. The exit code is 1 if any difference is not zero.
+    --virtual-items and --planner name. A backbone is first asked on its own whether its
+    derivatives are right, and its rows the same alone and in a table. The exit code is 1 if that is
+    not so, or if any difference is not zero.
     """
+    from lpgcn.model.backbones import backbone_of
+    from lpgcn.model.backbones.checking import problems
+    from lpgcn.model.kernels.compiled import Compiled
     from lpgcn.report.curves import plot_comparisons, verification_report
     from lpgcn.report.page import write
     from lpgcn.report.picture import can_draw, check_place
@@ -95,8 +101,14 @@ def verify(
     if page is not None:
         check_report(page, overwrite=overwrite)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
-    lines: list[Comparison] = []
     screen = console(stderr=as_json)
+    for model in chosen.get("models", ()):
+        wrong = problems(backbone_of(config.changed(model=model)), Compiled())
+        for one in wrong:
+            screen.print(f"{model}: {one}", style="bold red")
+        if wrong:
+            return 1
+    lines: list[Comparison] = []
     for line in compare(split, config, epochs=config.epochs, workers=workers, **chosen):
         if not lines or (line.model, line.virtual_items, line.run) != _series(lines[-1]):
             alpha = f"α = {line.virtual_items}"

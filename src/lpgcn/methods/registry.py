@@ -22,7 +22,7 @@ from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_bac
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
-from lpgcn.model.backbones import BACKBONES
+from lpgcn.model.backbones import BACKBONES, announced, is_backbone
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.machine import Machine
@@ -38,7 +38,8 @@ METHODS: Final = (POPULAR, ITEM_KNN, EASE, BPR, FEDMF, P_GCN)
 
 def names() -> list[str]:
     """Of everything that `--model` takes."""
-    return [*BACKBONES, LP_GCN, *(method.name for method in METHODS), *_announced()]
+    methods = (method.name for method in METHODS)
+    return [*BACKBONES, *announced(), LP_GCN, *methods, *_announced()]
 
 
 def find(name: str) -> Method:
@@ -67,8 +68,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def described(name: str) -> Description:
-    if name in BACKBONES or name == LP_GCN:
-        backbone = name in BACKBONES
+    backbone = is_backbone(name)
+    if backbone or name == LP_GCN:
         return Description(
             name=name,
             summary="graph convolution on the whole graph, or federated" if backbone else SUMMARY,
@@ -109,7 +110,7 @@ def _loaded(point: EntryPoint) -> Method:
 def configured(wanted: dict[str, Any]) -> Config:
     """What is asked for, and all else at the defaults of the model."""
     model = wanted.get("model", Config().model)
-    known = model in BACKBONES or model == LP_GCN
+    known = is_backbone(model) or model == LP_GCN
     defaults: dict[str, Option] = {} if known else dict(find(model).defaults)
     return Config().changed(**{**defaults, **wanted})
 
@@ -126,7 +127,7 @@ def engine_for(
     terms: Sequence[Term] = (),
 ) -> Engine:
     """What the configuration asks for, whatever it is: see `runtime.runs.training.engine_for`."""
-    if config.model in BACKBONES or config.model == LP_GCN:
+    if is_backbone(config.model) or config.model == LP_GCN:
         return training.engine_for(
             split, as_backbone(config), workers, threads, observer, witness, folder=folder,
             terms=terms,

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from lpgcn.config import Config, ConfigError
 from lpgcn.model.backbones.backbone import (
     BUILDING,
     Backbone,
+    Concatenated,
+    LastLayer,
     LayerGradient,
     Linear,
     NodeKind,
@@ -22,8 +25,8 @@ from lpgcn.model.backbones.backbone import (
 )
 
 __all__ = [
-    "BACKBONES", "BUILDING", "PAPERS_OWN", "Backbone", "LayerGradient", "Linear", "NodeKind",
-    "Table", "backbone_of",
+    "BACKBONES", "BUILDING", "PAPERS_OWN", "Backbone", "Concatenated", "LastLayer",
+    "LayerGradient", "Linear", "NodeKind", "Table", "announced", "backbone_of", "is_backbone",
 ]  # fmt: skip
 
 _HOUSE: Final = "lpgcn.model.backbones"
@@ -40,15 +43,49 @@ PAPERS_OWN: Final = ("lightgcn", "lightgcn+")
 """Those that the paper trains."""
 
 
+GROUP: Final = "lpgcn.backbones"
+"""Of the entry points that announce one."""
+
+
+def announced() -> dict[str, EntryPoint]:
+    """Those of other packages; the names of ours stay ours."""
+    return {one.name: one for one in entry_points(group=GROUP) if one.name not in BACKBONES}
+
+
+def is_backbone(model: str) -> bool:
+    """Whether a name of a configuration is meant to be one."""
+    return model in BACKBONES or ":" in model or model in announced()
+
+
 @lru_cache(maxsize=64)
 def backbone_of(config: Config) -> Backbone:
     """The backbone of a configuration."""
-    if config.model not in BACKBONES:
+    place = BACKBONES.get(config.model, config.model)
+    if ":" not in place and config.model in (others := announced()):
+        place = others[config.model].value
+    if ":" not in place:
         raise ConfigError(
-            f"model is {config.model!r}, which is no backbone; expected {', '.join(BACKBONES)}: "
-            "other models are trained as `lpgcn train --model` runs them, and in no federation of "
-            "ours"
+            f"model is {config.model!r}, which is no backbone; expected {', '.join(BACKBONES)}, or "
+            "package.module:Class: other models are trained as `lpgcn train --model` runs them, "
+            "and in no federation of ours"
         )
-    module, _, name = BACKBONES[config.model].partition(":")
-    made: Backbone = getattr(import_module(module), name)(config)
-    return made
+    return _class_at(place)(config)
+
+
+def _class_at(place: str) -> type[Backbone]:
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name, None)
+    except ImportError as error:
+        raise ConfigError(
+            f"the backbone {place}: {error}; expected a module that Python finds: install its "
+            "package, or name its folder in PYTHONPATH"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Backbone)):
+        raise ConfigError(
+            f"the backbone {place} is {'not there' if found is None else repr(found)}; expected a "
+            "subclass of lpgcn.model.backbones.Backbone"
+        )
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise ConfigError(f"the backbone {place} has no {', '.join(missing)}; write them")
+    return found
