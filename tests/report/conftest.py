@@ -10,6 +10,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.plan import PlanCost, cover
 from lpgcn.plan.sweep import LoadPoint, sweep_candidates, sweep_loads
+from lpgcn.report.audits import AuditTable, audit_report
 from lpgcn.report.curves import verification_report
 from lpgcn.report.plans import sweep_report
 from lpgcn.report.runs import RunRecord
@@ -98,6 +99,9 @@ def pages(
         "verification": verification_report(split, lines),
         "sweep": sweep_report("Plans & costs", *sweep),
     }
+    areas = [("server: guesses → items", 0.61), ("owner: sums → items", 0.8)]
+    audited = AuditTable("sealed", ("attack", "AUC"), [("guesses", "0.61")], areas, ["A remark."])
+    contents["audit"] = audit_report("mine & yours", [audited])
     folder = tmp_path_factory.mktemp("pages")
     for name, content in contents.items():
         (folder / f"{name}.html").write_bytes(content)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-KINDS = ("two", "one", "verification", "sweep")
+KINDS = ("two", "one", "verification", "sweep", "audit")
 SCREENS = [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")]
 FLAGS = [
     "--no-sandbox",

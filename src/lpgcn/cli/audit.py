@@ -16,6 +16,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
+from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
 from lpgcn.config import Config, Suite, VirtualDraw
 from lpgcn.model.backbones import PAPERS_OWN
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lpgcn.privacy.audit import Audited
     from lpgcn.privacy.measures import Measured
     from lpgcn.privacy.table import Line
-    from lpgcn.report.audits import TradeOff
+    from lpgcn.report.audits import AuditTable, TradeOff
 
 _SWEPT: Final = {"suite", "model", "virtual_items", "virtual_draw"}
 _MODELS: Final = PAPERS_OWN
@@ -98,6 +99,7 @@ what it sees before the first step: the token graph.""",
     help="A picture: attacks, accuracy and bytes over α.",
 )
 @overwrite_option
+@report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(
@@ -122,6 +124,7 @@ def audit(
     epochs: int,
     attributes: Path | None,
     plot: Path | None,
+    page: Path | None,
     overwrite: bool,
     as_json: bool,
     **fields: Any,
@@ -145,11 +148,14 @@ def audit(
 
     if plot is not None:
         check_place(plot, overwrite=overwrite)
+    if page is not None:
+        check_report(page, overwrite=overwrite)
     source, base = _asked(dataset, config_file, fields)
     split = source.open()
     people = _people(split, attributes)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     found: list[Audited] = []
+    tables: list[AuditTable] = []
     for config in _settings(base, suites, models, alphas, draws):
         what = f"{config.suite} · {config.model} · α = {config.virtual_items}"
         what += "" if config.virtual_items == "0" else f", {config.virtual_draw}"
@@ -158,14 +164,18 @@ def audit(
             tell=partial(_tell, what),
         )  # fmt: skip
         found.append(one)
+        tables.append(_table(one, what))
         if not as_json:
-            show(*_report(one, what))
+            show(*_report(tables[-1]))
     if as_json:
         about = {"dataset": split.name, "fingerprint": split.fingerprint}
         print_json({**about, "audited": found})
     if plot is not None:
         plot_trade_offs([_trade_off(one) for one in found], plot, split.name)
         say(f"the picture is in {plot}")
+    if page is not None:
+        _write(page, dataset, split.name, tables, overwrite=overwrite)
+        say(f"the report is {page}")
 
 
 def _tell(what: str, stage: str) -> None:
@@ -219,7 +229,9 @@ def _people(split: Split, path: Path | None) -> dict[str, dict[str, str]]:
     return {} if path is None else read_movielens(path)
 
 
-def _report(found: Audited, what: str) -> list[Any]:
+def _table(found: Audited, what: str) -> AuditTable:
+    from lpgcn.report.audits import AuditTable
+
     rows = [
         (
             one.adversary, f"{one.attack} → {one.about}", f"{one.users:,}", _between(one.auc),
@@ -235,11 +247,34 @@ def _report(found: Audited, what: str) -> list[Any]:
         costs.append(f"Recall@20 on the validation part is {found.recall:.4f}")
     notes = [f"{one.adversary}, {one.attack}, {one.about}: {one.note}."
              for one in found.lines if one.note]  # fmt: skip
-    return [
-        table(rows, "adversary", "attack → about", *heads, title=what),
-        *notes,
-        "; ".join(costs) + ".",
+    areas = [
+        (f"{one.adversary}: {one.attack} → {one.about}", one.auc.value)
+        for one in found.lines
+        if one.auc is not None
     ]
+    return AuditTable(
+        what, ("adversary", "attack → about", *heads), rows, areas, [*notes, "; ".join(costs) + "."]
+    )
+
+
+def _report(found: AuditTable) -> list[Any]:
+    return [table(found.rows, *found.headers, title=found.setting), *found.remarks]
+
+
+def _write(
+    page: Path, audited: str | None, name: str, tables: list[AuditTable], *, overwrite: bool
+) -> None:
+    """Of a run, all that is known about it and the audit; else the audit alone."""
+    from lpgcn.report.audits import audit_report, audit_sections
+    from lpgcn.report.page import write
+    from lpgcn.report.runs import RunRecord
+    from lpgcn.report.sections import run_report
+
+    if audited is not None and (Path(audited) / "config.toml").is_file():
+        content = run_report([RunRecord.read(Path(audited))], more=audit_sections(tables))
+    else:
+        content = audit_report(name, tables)
+    write(page, content, overwrite=overwrite)
 
 
 def _trade_off(found: Audited) -> TradeOff:

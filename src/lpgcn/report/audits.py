@@ -7,12 +7,63 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lpgcn.report.charts import stacked_bars
+from lpgcn.report.page import (
+    Fact,
+    Html,
+    Section,
+    joined,
+    page,
+    paragraph,
+    side_by_side,
+    table,
+)
 from lpgcn.report.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS: Final = "osD^v*"
+
+
+@dataclass(frozen=True)
+class AuditTable:
+    """What was measured under one setting, as it is shown."""
+
+    setting: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    areas: Sequence[tuple[str, float]]
+    """Attacks and their AUC."""
+    remarks: Sequence[str]
+
+
+def audit_sections(tables: Sequence[AuditTable]) -> list[Section]:
+    """One for each setting."""
+    return [Section(f"Audit: {one.setting}", _audited(one)) for one in tables]
+
+
+def audit_report(dataset: str, tables: Sequence[AuditTable]) -> bytes:
+    """The page about an audit."""
+    strongest = [max(one.areas, key=lambda area: area[1]) for one in tables if one.areas]
+    facts = [
+        Fact(one.setting, f"{area:.3f}", f"AUC of the strongest: {attack}")
+        for one, (attack, area) in zip((one for one in tables if one.areas), strongest, strict=True)
+    ]
+    lead = "What each party can find out, measured by attacks on what it sees."
+    return page(f"{dataset}: an audit", lead, facts, audit_sections(tables))
+
+
+def _audited(one: AuditTable) -> Html:
+    said = "AUC over users: 0.5 is a guess, 1 is certainty. In brackets 95 % of a bootstrap."
+    parts = [paragraph(said)]
+    if one.areas:
+        rows = [(attack, [area]) for attack, area in one.areas]
+        parts.append(
+            side_by_side(stacked_bars("AUC of each attack", ["AUC"], rows, "{:.3f}".format))
+        )
+    parts.append(table(one.setting, one.headers, one.rows, sortable=True))
+    return joined(*parts, *(paragraph(remark) for remark in one.remarks))
 
 
 @dataclass(frozen=True)
