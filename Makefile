@@ -16,8 +16,8 @@ docs: $(READY)
 	@echo "The documentation is site/index.html."
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs examples
+	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/mypy
 
 test-fast: $(READY)
