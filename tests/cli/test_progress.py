@@ -9,6 +9,7 @@ import pytest
 from lpgcn.cli import progress
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
 from lpgcn.runtime.runs.source import Source
 
@@ -36,3 +37,18 @@ def test_steps_are_told_from_time_to_time(
         "epoch 2/2, step 5 of 7",
         "epoch 2/2  loss 0.2500  Recall@20 0.5000  best 0.5000 at 2  56.0 s",
     ]
+
+
+@pytest.mark.parametrize("free", [10**9, 10**12, None])
+def test_what_a_federation_takes_is_told_before_it_takes_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, free: int | None
+) -> None:
+    monkeypatch.setattr(progress, "available_memory", lambda: free)
+    with progress.ProgressDisplay(Path("out")) as display:
+        display.estimated(LocalCost(processes=2, seconds=754.2, memory=2 * 10**9))
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.startswith(
+        "estimate: about 12 min 34 s for all epochs in 2 processes, and about 2"
+    )
+    assert first.endswith("GB of memory" if free is None else "that are free")
+    assert [line.partition(":")[0] for line in more] == (["warning"] if free == 10**9 else [])

@@ -9,9 +9,11 @@ from typing import Final, Self
 from rich import progress as rich_progress
 
 from lpgcn.checkpoints import CheckpointError
-from lpgcn.cli.terminal import console, duration, say
+from lpgcn.cli.terminal import console, duration, say, size
 from lpgcn.data import Split
 from lpgcn.protocol.phases import Phase
+from lpgcn.runtime.local_cost import LocalCost
+from lpgcn.runtime.memory import available_memory
 from lpgcn.runtime.runs.loop import Observer
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
 
@@ -65,6 +67,22 @@ class ProgressDisplay(Observer):
         if self._stage != stage:
             self._stage = stage
             say(f"planning: {stage}")
+
+    def estimated(self, cost: LocalCost) -> None:
+        there = available_memory()
+        of = "" if there is None else f" of {size(there)} that are free"
+        processes = "a process" if cost.processes == 1 else f"{cost.processes} processes"
+        say(
+            f"estimate: about {duration(cost.seconds)} for all epochs in {processes}, and about "
+            f"{size(cost.memory)} of memory{of}"
+        )
+        if there is not None and cost.memory > there:
+            say(
+                "that may be more memory than there is: take fewer users, fewer --virtual-items, "
+                "or --mode simulated, which has the same bits",
+                style="yellow",
+                label="warning",
+            )
 
     def stage_began(self, phase: Phase) -> None:
         """Before the first step the stages of initialisation, then where a step is."""

@@ -19,6 +19,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
+from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run, RunFolder, Summary
 
 SECONDS_TO_LOSE: Final = 60.0
@@ -38,6 +39,9 @@ class Observer:
 
     def planning(self, stage: str, share: float) -> None:
         """A plan is being made, and this share of the work is done."""
+
+    def estimated(self, cost: LocalCost) -> None:
+        """What a federation on this machine is going to take; it has its plan, and no step yet."""
 
     def stage_began(self, phase: Phase) -> None:
         """A federation's server calls its clients."""

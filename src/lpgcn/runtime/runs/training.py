@@ -14,11 +14,13 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Scorer
 from lpgcn.files import check_output
+from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.transcript import Transcript, Witness
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
+from lpgcn.runtime.local_cost import local_cost
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import planner_for
@@ -70,7 +72,13 @@ def engine_for(
     planner = planner_for(split, config, observer.planning)
     if config.mode == "simulated":
         return Simulated(split, config, planner, Machine.with_threads(threads), checkpoints=saved)
-    return Federated(split, config, planner, workers, observer.stage_began, witness, folder=folder)
+
+    def plan(graph: TokenGraph) -> Plan:
+        made = planner(graph)
+        observer.estimated(local_cost(split, config, graph, made, min(workers, split.n_users)))
+        return made
+
+    return Federated(split, config, plan, workers, observer.stage_began, witness, folder=folder)
 
 
 def train(

@@ -1,0 +1,60 @@
+"""What a federation on this machine is going to take, before it takes it: memory and time.
+
+Both are rules of thumb, fitted to federations of about a thousand clients in one process (docs:
+RESULTS, "Estimates of local runs"). They tell minutes from hours and megabytes from gigabytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from lpgcn.config import Config
+from lpgcn.data import Split
+from lpgcn.plan import Plan, TokenGraph
+from lpgcn.runtime.estimation import Cost, estimate
+
+SECONDS_A_MESSAGE: Final = 105e-6
+"""A request and its answer: made, sent, checked, understood."""
+SECONDS_A_BYTE: Final = 10e-9
+"""Of rows that are sealed, opened and added."""
+SECONDS_A_FINAL_BYTE: Final = 5e-9
+"""Of final item vectors, which are opened and multiplied."""
+BYTES_A_PROCESS: Final = 90_000_000
+BYTES_A_CLIENT: Final = 80_000
+BYTES_A_NEIGHBOUR: Final = 6_600
+"""Keys, channels and rows of a client and one of its owners."""
+
+
+class LocalCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a training with all its epochs."""
+
+    processes: int
+    seconds: float
+    memory: int
+    """Bytes."""
+
+
+def local_cost(
+    split: Split, config: Config, graph: TokenGraph, plan: Plan, processes: int
+) -> LocalCost:
+    """For clients in so many processes, if there are as many processors."""
+    found, clients = estimate(split, config, plan), graph.n_clients
+
+    def seconds(cost: Cost, a_byte: float) -> float:
+        a_client = cost.rounds * SECONDS_A_MESSAGE + (cost.up + cost.down) * a_byte
+        return a_client * clients / processes
+
+    neighbours = len(np.unique(graph.clients * clients + plan.owner[graph.tokens]))
+    return LocalCost(
+        processes=processes,
+        seconds=seconds(found.initialisation, SECONDS_A_BYTE)
+        + seconds(found.step, SECONDS_A_BYTE) * found.steps
+        + seconds(found.measurement, SECONDS_A_FINAL_BYTE) * found.measurements
+        + seconds(found.upkeep, SECONDS_A_BYTE),
+        memory=BYTES_A_PROCESS * (1 + processes if processes > 1 else 1)
+        + BYTES_A_CLIENT * clients
+        + BYTES_A_NEIGHBOUR * neighbours,
+    )
