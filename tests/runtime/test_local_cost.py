@@ -28,7 +28,7 @@ def test_more_work_takes_more() -> None:
     least = cost_of(40)
     for more in (cost_of(80), cost_of(40, virtual_items="2.0x")):
         assert more.seconds > least.seconds and more.memory > least.memory
-    for longer in (cost_of(40, epochs=4), cost_of(40, layers=3), cost_of(40, dim=64)):
+    for longer in (cost_of(40, epochs=4), cost_of(40, layers=3)):
         assert longer.seconds > least.seconds
     spread = cost_of(40, processes=2)
     assert spread.seconds == least.seconds / 2 and spread.memory > least.memory

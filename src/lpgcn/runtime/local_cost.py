@@ -18,13 +18,15 @@ from lpgcn.runtime.estimation import Cost, estimate
 
 SECONDS_A_MESSAGE: Final = 105e-6
 """A request and its answer: made, sent, checked, understood."""
-SECONDS_A_BYTE: Final = 10e-9
-"""Of rows that are sealed, opened and added."""
-SECONDS_A_FINAL_BYTE: Final = 5e-9
-"""Of final item vectors, which are opened and multiplied."""
+SECONDS_A_ROW: Final = 3.2e-6
+"""A vector that is sealed, opened and added."""
+SECONDS_A_FINAL_ROW: Final = 1.4e-6
+"""A final item vector, which is opened and multiplied."""
+SEAL_BYTES: Final = 28
+"""A nonce and a tag."""
 BYTES_A_PROCESS: Final = 90_000_000
 BYTES_A_CLIENT: Final = 80_000
-BYTES_A_NEIGHBOUR: Final = 6_600
+BYTES_A_NEIGHBOUR: Final = 7_500
 """Keys, channels and rows of a client and one of its owners."""
 
 
@@ -42,18 +44,19 @@ def local_cost(
 ) -> LocalCost:
     """For clients in so many processes, if there are as many processors."""
     found, clients = estimate(split, config, plan), graph.n_clients
+    row = config.dim * config.number_bytes + SEAL_BYTES
 
-    def seconds(cost: Cost, a_byte: float) -> float:
-        a_client = cost.rounds * SECONDS_A_MESSAGE + (cost.up + cost.down) * a_byte
+    def seconds(cost: Cost, a_row: float) -> float:
+        a_client = cost.rounds * SECONDS_A_MESSAGE + (cost.up + cost.down) / row * a_row
         return a_client * clients / processes
 
     neighbours = len(np.unique(graph.clients * clients + plan.owner[graph.tokens]))
     return LocalCost(
         processes=processes,
-        seconds=seconds(found.initialisation, SECONDS_A_BYTE)
-        + seconds(found.step, SECONDS_A_BYTE) * found.steps
-        + seconds(found.measurement, SECONDS_A_FINAL_BYTE) * found.measurements
-        + seconds(found.upkeep, SECONDS_A_BYTE),
+        seconds=seconds(found.initialisation, SECONDS_A_ROW)
+        + seconds(found.step, SECONDS_A_ROW) * found.steps
+        + seconds(found.measurement, SECONDS_A_FINAL_ROW) * found.measurements
+        + seconds(found.upkeep, SECONDS_A_ROW),
         memory=BYTES_A_PROCESS * (1 + processes if processes > 1 else 1)
         + BYTES_A_CLIENT * clients
         + BYTES_A_NEIGHBOUR * neighbours,
