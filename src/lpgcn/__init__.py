@@ -4,6 +4,9 @@ import lpgcn
 
 summary = lpgcn.train("demo", lpgcn.Config(epochs=20), out="runs/demo")
 lpgcn.Recommender.load("runs/demo").recommend("user-1", k=10)
+
+model = lpgcn.Model("lightgcn+", epochs=20).fit(frame)  # or a sparse matrix, pairs, a Split
+model.recommend(history=["item-1", "item-2"], k=10)
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ if TYPE_CHECKING:
     from lpgcn.config import Config
     from lpgcn.data import Columns, Interactions, Split, Splitting, load, make_split, read_split
     from lpgcn.errors import LpgcnError
+    from lpgcn.methods.model import Model
     from lpgcn.methods.training import train
+    from lpgcn.runtime.runs.recommendations import Neighbour, Recommendation, Recommendations
     from lpgcn.runtime.runs.run_folder import Summary
-    from lpgcn.runtime.runs.saved_model import Recommendation, Recommender
+    from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.source import Source
 
 __version__ = "0.1.0"
@@ -27,7 +32,10 @@ __all__ = [
     "Config",
     "Interactions",
     "LpgcnError",
+    "Model",
+    "Neighbour",
     "Recommendation",
+    "Recommendations",
     "Recommender",
     "Source",
     "Split",
@@ -51,9 +59,11 @@ _ROOMS = {
         "read_split",
     ),
     "lpgcn.errors": ("LpgcnError",),
-    "lpgcn.runtime.runs.saved_model": ("Recommendation", "Recommender"),
+    "lpgcn.runtime.runs.recommendations": ("Neighbour", "Recommendation", "Recommendations"),
+    "lpgcn.runtime.runs.saved_model": ("Recommender",),
     "lpgcn.runtime.runs.run_folder": ("Summary",),
     "lpgcn.runtime.runs.source": ("Source",),
+    "lpgcn.methods.model": ("Model",),
     "lpgcn.methods.training": ("train",),
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,23 @@ from hypothesis import strategies as st
 from lpgcn.config import Config
 from lpgcn.data import DataError, Ids, Interactions
 from lpgcn.evaluation import Vectors
+from lpgcn.model.kernels import Floats, Int64
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, ModelError, Recommender
 
 FILES = ("config.json", "ids.json", "scorer.safetensors")
+
+
+class Plainly:
+    """The same scores from a scorer without vectors."""
+
+    kind = "plainly"
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+        self.n_users, self.n_items = vectors.n_users, vectors.n_items
+
+    def scores(self, users: Int64) -> Floats:
+        return np.stack([self._vectors.items @ self._vectors.users[user] for user in users])
 
 
 def made(seed: int = 0, n_users: int = 5, n_items: int = 9) -> Recommender:
@@ -30,6 +46,7 @@ def made(seed: int = 0, n_users: int = 5, n_items: int = 9) -> Recommender:
         Ids.of([f"user {number}" for number in range(n_users)]),
         Ids(np.arange(n_items) * 10),
         Interactions.from_pairs(*pairs.nonzero(), n_users, n_items),
+        draw.standard_normal((n_items, 4)),
     )
 
 
@@ -43,6 +60,105 @@ def test_recommends_the_best_items_that_a_user_does_not_have(seed: int, k: int, 
     found = model.recommend(f"user {user}", k)
     assert [one.item for one in found] == [10 * item for item in best]
     assert [one.score for one in found] == pytest.approx([scores[item] for item in best])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    k=st.sampled_from([1, 3, 10**9]),
+    only=st.none() | st.lists(st.integers(0, 8), min_size=1),
+    exclude=st.lists(st.integers(0, 8), max_size=4),
+    keep_seen=st.booleans(),
+    with_vectors=st.booleans(),
+)
+def test_filters_for_one_and_for_many(
+    seed: int,
+    k: int,
+    only: list[int] | None,
+    exclude: list[int],
+    keep_seen: bool,
+    with_vectors: bool,
+) -> None:
+    model = made(seed)
+    if not with_vectors:
+        model = replace(model, scorer=Plainly(model.vectors))  # type: ignore[arg-type]
+    scores = model.scorer.scores(np.arange(5))
+    left = set(range(9) if only is None else only) - set(exclude)
+    options: dict[str, Any] = {
+        "items": None if only is None else [10 * item for item in only],
+        "exclude": [str(10 * item) for item in exclude],
+        "keep_seen": keep_seen,
+    }
+    users = [3, 0, 3, 1]
+    names = [f"user {user}" for user in users]
+    if not left:
+        with pytest.raises(ModelError, match="no item is left"):
+            model.recommend_batch(names, k, **options)
+        return
+    batch = model.recommend_batch(names, k, **options)
+    rows = list(zip(batch.users, batch.ranks, batch.items, batch.scores, strict=True))
+    for user, name in zip(users, names, strict=True):
+        allowed = left - (set() if keep_seen else set(model.seen.items_of(user).tolist()))
+        best = sorted(allowed, key=lambda item, user=user: -scores[user, item])[:k]
+        found = model.recommend(name, k, **options)
+        assert [one.item for one in found] == [10 * item for item in best]
+        assert [one.score for one in found] == pytest.approx([scores[user, i] for i in best])
+        alone = [(name, rank, one.item, one.score) for rank, one in enumerate(found, 1)]
+        assert [row for row in rows if row[0] == name] == alone * users.count(user)
+    if not keep_seen and only is None and not exclude:
+        everybody = model.recommend_batch(k=k)
+        assert len(everybody) == sum(len(model.recommend(f"user {u}", k)) for u in range(5))
+
+
+def test_a_new_user_is_known_by_its_items() -> None:
+    model = made(3)
+    assert model.folding is not None
+    vector = model.folding[[2, 5]].sum(axis=0) / np.sqrt(2)
+    np.testing.assert_allclose(model.fold_in([50, 20, 50]), vector)
+    scores = model.vectors.items @ vector
+    for keep_seen, left in ((False, {*range(9)} - {2, 5}), (True, {*range(9)})):
+        best = sorted(left, key=lambda item: -scores[item])[:4]
+        found = model.recommend(history=[20, 50], k=4, keep_seen=keep_seen)
+        assert [one.item for one in found] == [10 * item for item in best]
+    for wrong, message in (
+        ({"history": []}, "empty history"),
+        ({"history": [20], "user": "user 1"}, "and a history"),
+        ({}, "found no user"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            model.recommend(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="unknown id 21"):
+        model.recommend(history=[21])
+    with pytest.raises(ModelError, match="cannot tell a user by its items"):
+        replace(model, folding=None).recommend(history=[20])
+
+
+def test_scores_and_neighbours() -> None:
+    model = made(4)
+    users, items = model.vectors.users, model.vectors.items
+    wanted = [80, 0, 80, 30]
+    found = model.score("user 2", wanted)
+    assert [one.item for one in found] == wanted
+    expected = items[[8, 0, 8, 3]] @ users[2]
+    assert [one.score for one in found] == pytest.approx(expected.tolist())
+    assert model.score("user 2", []) == []
+    for vectors, ids, near in (
+        (items, model.item_ids, model.similar_items(40, 3)),
+        (users, model.user_ids, model.similar_users("user 4", 3)),
+    ):
+        lengths = np.linalg.norm(vectors, axis=1)
+        cosines = vectors @ vectors[4] / (lengths * lengths[4])
+        best = sorted({*range(len(vectors))} - {4}, key=lambda one: -cosines[one])[:3]
+        assert [one.id for one in near] == [ids[one] for one in best]
+        assert [one.similarity for one in near] == pytest.approx(cosines[best].tolist())
+
+
+def test_no_more_is_ranked_than_there_is() -> None:
+    """k of all of these would be a table of hundreds of gigabytes."""
+    model = made()
+    assert len(model.recommend("user 1", 10**9, keep_seen=True)) == 9
+    assert len(model.recommend_batch(k=10**11, keep_seen=True)) == 5 * 9
+    assert len(model.similar_items(0, 10**11)) == 8
 
 
 def test_a_user_that_is_not_there() -> None:
@@ -60,6 +176,8 @@ def test_a_model_survives_its_folder(tmp_path: Path) -> None:
         assert np.array_equal(loaded.vectors.users, model.vectors.users)
         assert np.array_equal(loaded.vectors.items, model.vectors.items)
         assert np.array_equal(loaded.seen.keys, model.seen.keys)
+        assert loaded.folding is not None
+        assert np.array_equal(loaded.folding, model.folding)
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == list(FILES)
 
 
@@ -74,6 +192,21 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path, name: str) -> Non
     (tmp_path / name).unlink()
     with pytest.raises(ModelError, match=f"no finished model .*{name}"):
         Recommender.load(tmp_path)
+
+
+@settings(deadline=None, max_examples=60)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@pytest.mark.parametrize("name", ["ids.json", "scorer.safetensors"])
+def test_a_single_bit_that_flipped_is_an_error(
+    tmp_path_factory: pytest.TempPathFactory, name: str, place: float, bit: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "flipped"
+    made().save(folder)
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    (folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=f"damaged: {name} was changed since it was written"):
+        Recommender.load(folder)
 
 
 def test_a_model_of_another_version_is_an_error(tmp_path: Path) -> None:

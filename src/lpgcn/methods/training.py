@@ -13,10 +13,10 @@ from lpgcn.runtime.runs.source import Source
 
 
 def train(
-    dataset: str | Source, config: Config | None = None, *, out: Path | str, **options: Any
+    data: str | Source | Any, config: Config | None = None, *, out: Path | str, **options: Any
 ) -> Summary:
     """Train a backbone or any other method that `lpgcn models` lists.
 
     The options are those of `lpgcn.runtime.runs.training.train`.
     """
-    return training.train(dataset, config, out=out, engine_for=engine_for, **options)
+    return training.train(data, config, out=out, engine_for=engine_for, **options)

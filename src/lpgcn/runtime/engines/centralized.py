@@ -16,9 +16,10 @@ from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import STATE, Adam, Gradient
-from lpgcn.model.backbones import BUILDING, NodeKind, backbone_of
+from lpgcn.model.backbones import BUILDING, Linear, NodeKind, backbone_of
 from lpgcn.model.batches import Draw
 from lpgcn.model.dense import nodes_of
+from lpgcn.model.folding import folding
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats
 from lpgcn.model.propagation import (
@@ -291,6 +292,15 @@ class Centralized:
         """Of the last measurement; zero for users who were no members then."""
         assert self._vectors is not None, "vectors are those of a measurement"
         return self._vectors
+
+    def folding(self) -> Floats | None:
+        """F of the present parameters, which tells new users by their items; None where a user's
+        vector is no sum over its items."""
+        if not isinstance(self._backbone, Linear):
+            return None
+        _, items = self._propagate()
+        building = self._adam[BUILDING].parameter if self._backbone.builds_users else None
+        return folding(items, building)
 
     def state(self) -> Tables:
         """Every parameter with its Adam state, and what was kept as the best so far."""

@@ -7,6 +7,8 @@ progress/         how far the run was at its last two checkpoints
 state/            these checkpoints, in a folder for each party
 terms.jsonl       who was a member when: of a federation over a network, or of the log followed
 model/            the trained model (see `Recommender`)
+test_users.npz    the test's metrics of every user, where there is somebody who may know them
+data/             data that was in memory, as files
 summary.json      what came out, written last
 """
 
@@ -16,14 +18,19 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, convert, read_config, read_toml, write_toml
+from lpgcn.data import Ids, Split
+from lpgcn.data.written import check_can_be_written, write_split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import EarlyStopping
+from lpgcn.evaluation import EarlyStopping, UserMetrics
 from lpgcn.files import check_folder, storing, write_atomically
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
@@ -99,16 +106,19 @@ class RunFolder:
         self.terms = path / "terms.jsonl"
         self._progress_folder = path / "progress"
         self._progress = InFolder(self._progress_folder)
-        self.state, self.model = path / "state", path / "model"
+        self.state, self.model, self._kept_data = path / "state", path / "model", path / "data"
+        self._user_metrics = path / "test_users.npz"
         self._aside = path / ".replaced"
 
     @property
     def _files(self) -> tuple[Path, ...]:
-        return self._config, self._data, self._metrics, self._summary, self.terms
+        return (
+            self._config, self._data, self._metrics, self._summary, self.terms, self._user_metrics,
+        )  # fmt: skip
 
     @property
     def _folders(self) -> tuple[Path, ...]:
-        return self._progress_folder, self.state, self.model
+        return self._progress_folder, self.state, self.model, self._kept_data
 
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder with another run, unless `overwrite`, and what cannot be one."""
@@ -122,11 +132,19 @@ class RunFolder:
             )
 
     @contextmanager
-    def beginning(self, run: Run, *, overwrite: bool, terms: Sequence[Term] = ()) -> Iterator[None]:
-        """Start a run here, which may follow a log of terms. A folder with another run is left
-        alone unless `overwrite`; and should the new one not get as far as its first step, the other
-        is still there. If there was none, the parties' folders stay: they have the number of the
-        stretch, and parties elsewhere remember it.
+    def beginning(
+        self,
+        run: Run,
+        *,
+        overwrite: bool,
+        terms: Sequence[Term] = (),
+        in_memory: Split | None = None,
+    ) -> Iterator[None]:
+        """Start a run here, which may follow a log of terms, on data that may be in memory.
+
+        A folder with another run is left alone unless `overwrite`; and should the new one not get
+        as far as its first step, the other is still there. If there was none, the parties' folders
+        stay: they have the number of the stretch, and parties elsewhere remember it.
 
         `config.toml` is written last and deleted first: a folder that has one has a run.
         """
@@ -144,8 +162,10 @@ class RunFolder:
             raise
         for path in self._files:
             path.unlink(missing_ok=True)
-        for folder in (self._aside, self.model):
+        for folder in (self._aside, self.model, self._kept_data):
             shutil.rmtree(folder, ignore_errors=True)
+        if in_memory is not None:
+            write_split(in_memory, self._kept_data)
         source = {**msgspec.to_builtins(run.source), "fingerprint": run.fingerprint}
         write_toml(self._data, source)
         if terms:
@@ -159,6 +179,12 @@ class RunFolder:
                 shutil.rmtree(folder, ignore_errors=True)
                 _move((self._aside / folder.name,), self.path)
         shutil.rmtree(self._aside, ignore_errors=True)
+
+    def source_of(self, split: Split) -> Source:
+        """Data in memory is files here, so that a run can be resumed and measured by anybody."""
+        check_can_be_written(split)
+        train, valid, test = (str(self._kept_data / f"{part}.csv") for part in split.parts)
+        return Source(dataset=split.name, train=train, valid=valid, test=test)
 
     def describe(self) -> Run:
         """What the run here is about."""
@@ -217,6 +243,13 @@ class RunFolder:
     def write_summary(self, summary: Summary) -> None:
         content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
         write_atomically(self._summary, content)
+
+    def write_user_metrics(self, user_ids: Ids, found: UserMetrics) -> None:
+        """For tests of significance: the array `user` of ids, and one array for each metric."""
+        content = BytesIO()
+        arrays: dict[str, Any] = {"user": user_ids.values[found.users], **found.values}
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        write_atomically(self._user_metrics, content.getvalue())
 
     def summary(self) -> Summary | None:
         """What came out, if the run is finished."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +16,29 @@ from safetensors.numpy import load_file
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import Evaluation, Scorer, UserMetrics, Vectors, best_items, user_metrics
+from lpgcn.evaluation import Evaluation, Scorer, UserMetrics, Vectors, user_metrics
 from lpgcn.evaluation.scorers import restored
 from lpgcn.files import write_atomically
+from lpgcn.model.folding import fold_in
+from lpgcn.model.kernels import Floats, Int64
+from lpgcn.ragged import Ragged
 from lpgcn.runtime.arrays import pieces
 from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
+from lpgcn.runtime.runs.recommendations import (
+    Neighbour,
+    Recommendation,
+    Recommendations,
+    nearest,
+    ranked,
+)
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+_CARD: Final = "config.json"
 _SCORER: Final = "scorer.safetensors"
+_IDS: Final = "ids.json"
+_FOLDING: Final = "folding"
+_NOTHING: Final = Ragged.single(np.empty(0, dtype=np.int64))
 
 
 class ModelError(LpgcnError):
@@ -56,12 +71,11 @@ class _ModelIds(msgspec.Struct, frozen=True):
     items: list[int | str]
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """An item and its score y_ui."""
+class _SavedCard(ModelCard, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`config.json` as it is written."""
 
-    item: int | str
-    score: float
+    digests: dict[str, str]
+    """SHA-256 of the other files: a bit that a disk lost must not change a recommendation."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,8 @@ class Recommender:
     user_ids: Ids
     item_ids: Ids
     seen: Interactions
+    folding: Floats | None = None
+    """F of `model.folding`, where users who were not there in training can be told from items."""
 
     @property
     def vectors(self) -> Vectors:
@@ -84,15 +100,103 @@ class Recommender:
             f"{self.card.scorer}; ask it for recommendations, or train one that has vectors"
         )
 
-    def recommend(self, user: int | str, k: int = 20) -> list[Recommendation]:
-        """The k items with the highest score y_ui among those that the user does not have."""
-        row = np.array([self.user_ids.index_of(user)])
-        top, scores = best_items(self.scorer, row, self.seen.by_user.only(row), k)
+    def recommend(
+        self,
+        user: int | str | None = None,
+        k: int = 20,
+        *,
+        history: Collection[int | str] | None = None,
+        items: Collection[int | str] | None = None,
+        exclude: Collection[int | str] = (),
+        keep_seen: bool = False,
+    ) -> list[Recommendation]:
+        """The k items with the highest score y_ui among those that the user does not have.
+
+        Who was not there in training is known by its `history`, the items that it has, instead of
+        an id. Only `items` are ranked if they are given, never those in `exclude`; with `keep_seen`
+        also those that the user has.
+        """
+        if history is not None:
+            if user is not None:
+                raise ModelError(f"found the user {user!r} and a history; give one of both")
+            scorer: Scorer = Vectors(self.fold_in(history)[None], self.vectors.items)
+            row, seen = np.array([0]), Ragged.single(self._indices(history))
+        elif user is not None:
+            scorer, row = self.scorer, np.array([self.user_ids.index_of(user)])
+            seen = self.seen.by_user.only(row)
+        else:
+            raise ModelError("found no user; give the id of one, or the items of a new one")
+        masked = _NOTHING if keep_seen else seen
+        top, scores = ranked(scorer, row, masked, k, self._among(items, exclude))
         return [
             Recommendation(self.item_ids[item], score)
             for item, score in zip(top[0].tolist(), scores[0].tolist(), strict=True)
             if item >= 0
         ]
+
+    def recommend_batch(
+        self,
+        users: Collection[int | str] | None = None,
+        k: int = 20,
+        *,
+        items: Collection[int | str] | None = None,
+        exclude: Collection[int | str] = (),
+        keep_seen: bool = False,
+    ) -> Recommendations:
+        """What `recommend` says, for many users at once; for all of them if none are given."""
+        rows = np.arange(len(self.user_ids))
+        if users is not None:
+            rows = np.array([self.user_ids.index_of(user) for user in users], dtype=np.int64)
+        seen = self.seen.by_user.only(rows)
+        masked = Ragged.from_lengths(np.zeros(len(rows)), seen.values[:0]) if keep_seen else seen
+        among, ranker = self._among(items, exclude), Machine.with_threads().ranker
+        top, scores = ranked(self.scorer, rows, masked, k, among, ranker)
+        return Recommendations.of(self.user_ids.values[rows], top, scores, self.item_ids)
+
+    def score(self, user: int | str, items: Collection[int | str]) -> list[Recommendation]:
+        """y_ui of these items, in the order asked for, whether the user has them or not."""
+        found = self.recommend(user, len(items) or 1, items=items, keep_seen=True) if items else []
+        scores = {one.item: one for one in found}
+        return [scores[self.item_ids[self.item_ids.index_of(item)]] for item in items]
+
+    def similar_items(self, item: int | str, k: int = 10) -> list[Neighbour]:
+        """The k items whose vectors have the largest cosines with this one's."""
+        return nearest(self.vectors.items, self.item_ids, self.item_ids.index_of(item), k)
+
+    def similar_users(self, user: int | str, k: int = 10) -> list[Neighbour]:
+        """The k users whose vectors have the largest cosines with this one's."""
+        return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user), k)
+
+    def fold_in(self, history: Collection[int | str]) -> Floats:
+        """The vector of a user who was not there in training and has these items.
+
+        Of LightGCN+ it is exactly what the trained model says about such a user; of LightGCN, whose
+        users have a vector of their own, an approximation without it (see `model.folding`).
+        """
+        if self.folding is None:
+            raise ModelError(
+                f"this model of {self.card.config.model} cannot tell a user by its items; train "
+                "lightgcn+ or lightgcn on one machine, or ask for a user that it knows"
+            )
+        if not history:
+            raise ModelError("found an empty history; expected one item or more")
+        return fold_in(self.folding, self._indices(history))
+
+    def _indices(self, items: Collection[int | str]) -> Int64:
+        """Rising, each once."""
+        return np.unique(np.array([self.item_ids.index_of(item) for item in items], dtype=np.int64))
+
+    def _among(
+        self, items: Collection[int | str] | None, exclude: Collection[int | str]
+    ) -> Int64 | None:
+        """The items that are ranked; None is all of them."""
+        if items is None and not exclude:
+            return None
+        wanted = np.arange(len(self.item_ids)) if items is None else self._indices(items)
+        left = np.setdiff1d(wanted, self._indices(exclude), assume_unique=True)
+        if not left.size:
+            raise ModelError("no item is left to recommend; ask for more items, or exclude fewer")
+        return left
 
     def evaluate(self, split: Split, at: Sequence[int], part: Part = "test") -> Evaluation:
         """The metrics of a part of the data set that the model was trained on, at any K."""
@@ -110,18 +214,23 @@ class Recommender:
         heldout = split.parts[part].by_user
         return user_metrics(self.scorer, masked, heldout, at, Machine.with_threads().ranker)
 
-    def save(self, folder: Path, *, mode: int = 0o666) -> None:
+    def save(self, folder: Path | str, *, mode: int = 0o666) -> None:
         """`config.json` is written last: a folder that has one is complete."""
+        folder = Path(folder)
         arrays = {
             **self.scorer.arrays(),
             "seen_offsets": self.seen.by_user.offsets,
             "seen_items": self.seen.by_user.values,
         }
+        if self.folding is not None:
+            arrays[_FOLDING] = self.folding
         write_atomically(folder / _SCORER, pieces(arrays), mode=mode)
         ids = _ModelIds(list(self.user_ids), list(self.item_ids))
-        write_atomically(folder / "ids.json", msgspec.json.encode(ids), mode=mode)
-        card = msgspec.json.format(msgspec.json.encode(self.card), indent=2)
-        write_atomically(folder / "config.json", card, mode=mode)
+        write_atomically(folder / _IDS, msgspec.json.encode(ids), mode=mode)
+        digests = {name: _digest(folder / name) for name in (_SCORER, _IDS)}
+        card = _SavedCard(**msgspec.structs.asdict(self.card), digests=digests)
+        about = msgspec.json.format(msgspec.json.encode(card), indent=2)
+        write_atomically(folder / _CARD, about, mode=mode)
 
     @classmethod
     def load(cls, folder: Path | str) -> Recommender:
@@ -141,20 +250,37 @@ class Recommender:
 
     @classmethod
     def _read(cls, folder: Path) -> Recommender:
-        about = (folder / "config.json").read_bytes()
+        about = (folder / _CARD).read_bytes()
         if (found := msgspec.json.decode(about, type=_Format).format) != FORMAT:
             raise ModelError(
                 f"{folder} has format {found}, expected {FORMAT}; "
                 "use the version of lpgcn that wrote it, or train the model anew"
             )
-        card = msgspec.json.decode(about, type=ModelCard)
+        saved = msgspec.json.decode(about, type=_SavedCard)
+        for name in (_SCORER, _IDS):
+            if _digest(folder / name) != saved.digests[name]:
+                raise ValueError(f"{name} was changed since it was written")
+        values = msgspec.structs.asdict(saved)
+        del values["digests"]
+        card = ModelCard(**values)
         arrays = load_file(folder / _SCORER)
-        ids = msgspec.json.decode((folder / "ids.json").read_bytes(), type=_ModelIds)
+        ids = msgspec.json.decode((folder / _IDS).read_bytes(), type=_ModelIds)
         seen = Interactions.from_pairs(
             np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
             arrays["seen_items"],
             card.n_users,
             card.n_items,
         )
-        scorer = restored(card.scorer, arrays, seen.by_user)
-        return cls(card, scorer, Ids(np.array(ids.users)), Ids(np.array(ids.items)), seen)
+        return cls(
+            card,
+            restored(card.scorer, arrays, seen.by_user),
+            Ids(np.array(ids.users)),
+            Ids(np.array(ids.items)),
+            seen,
+            arrays.get(_FOLDING),
+        )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
-from lpgcn.data import Split
+from lpgcn.data import Columns, Split, Splitting, make_split
 from lpgcn.evaluation import Scorer
 from lpgcn.files import check_output
+from lpgcn.model.kernels import Floats
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.transcript import Transcript, Witness
 from lpgcn.runtime.engines.centralized import Centralized
@@ -82,10 +83,12 @@ def engine_for(
 
 
 def train(
-    dataset: str | Source,
+    data: str | Source | Any,
     config: Config | None = None,
     *,
     out: Path | str,
+    columns: Columns | None = None,
+    splitting: Splitting | None = None,
     resume: bool = False,
     overwrite: bool = False,
     workers: int = 1,
@@ -98,6 +101,9 @@ def train(
 ) -> Summary:
     """Train, validate, test once, and save everything in the folder `out`.
 
+    `data` is the name of a data set, a `Source`, or data in memory as `make_split` takes it, with
+    its `columns` and `splitting`; such data is kept in the run folder, in files.
+
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
     and ends in the same bits as if it had never been interrupted. A finished run is left as it is,
     unless the configuration has more epochs: then it ends in the bits of a longer run.
@@ -109,7 +115,7 @@ def train(
     `engine_for` decides what is trained.
     """
     folder = RunFolder(Path(out))
-    source = (Source(dataset=dataset) if isinstance(dataset, str) else dataset).resolved()
+    source, in_memory = _described(data, folder, columns, splitting)
     config = config or (folder.describe().config if resume else Config())
     if transcript and (config.mode != "federated" or workers > 1):
         raise SourceError(
@@ -120,7 +126,7 @@ def train(
         check_output(Path(transcript), overwrite=overwrite)
     if not resume:
         folder.check_free(overwrite=overwrite)
-    split = source.open()
+    split = in_memory or source.open()
     _check_heldout(split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     log = read_terms(Path(terms)) if terms else []
@@ -143,14 +149,46 @@ def train(
 
         def save() -> None:
             if inspector := engine.inspector():
-                _model(split, config, inspector.scorer()).save(folder.model)
+                rows = _folding(split, config, engine, threads)
+                model = _model(split, config, inspector.scorer(), rows)
+                model.save(folder.model)
+                if not log:
+                    found = model.user_metrics(split, config.cutoffs)
+                    folder.write_user_metrics(split.user_ids, found)
 
         observer.data_read(split)
-        beginning = None if resume else folder.beginning(run, overwrite=overwrite, terms=log)
+        beginning = (
+            None
+            if resume
+            else folder.beginning(run, overwrite=overwrite, terms=log, in_memory=in_memory)
+        )
         return Loop(folder, run, engine, observer, save, checkpoint_every, beginning).finish()
 
 
-def _model(split: Split, config: Config, scorer: Scorer) -> Recommender:
+def _described(
+    data: Any, folder: RunFolder, columns: Columns | None, splitting: Splitting | None
+) -> tuple[Source, Split | None]:
+    """Where the data of a run is, and data in memory itself, which is going to be in its folder."""
+    if not isinstance(data, str | Source):
+        split = make_split(data, columns=columns, splitting=splitting)
+        return folder.source_of(split).resolved(), split
+    if columns is not None or splitting is not None:
+        raise SourceError(
+            "found columns or a splitting for data that is not in memory; give a Source with them"
+        )
+    return (Source(dataset=data) if isinstance(data, str) else data).resolved(), None
+
+
+def _folding(split: Split, config: Config, engine: Engine, threads: int | None) -> Floats | None:
+    """F of a backbone. Parties on this machine have the parameters of a data centre, in parts."""
+    if isinstance(engine, Federated):
+        central = Centralized(split, config, Machine.with_threads(threads))
+        central.restore(engine.inspector().state())
+        return central.folding()
+    return engine.folding() if isinstance(engine, Centralized) else None
+
+
+def _model(split: Split, config: Config, scorer: Scorer, folding: Floats | None) -> Recommender:
     card = ModelCard(
         format=FORMAT,
         dataset=split.name,
@@ -160,7 +198,7 @@ def _model(split: Split, config: Config, scorer: Scorer) -> Recommender:
         n_users=split.n_users,
         n_items=split.n_items,
     )
-    return Recommender(card, scorer, split.user_ids, split.item_ids, split.train)
+    return Recommender(card, scorer, split.user_ids, split.item_ids, split.train, folding)
 
 
 def _check_heldout(split: Split) -> None:
