@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lpgcn.files import StorageError, check_folder, check_output, write_atomically
+from lpgcn.files import StorageError, check_folder, check_output, growing, write_atomically
 
 
 @contextmanager
@@ -71,3 +71,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     with pytest.raises(StorageError, match="cannot be written by this user"):
         check_folder(tmp_path / "locked" / "run")
+
+
+def test_a_file_that_grows_has_its_name_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    with growing(path) as file:
+        file.write(b"some")
+        assert not path.exists()
+        file.write(b"thing")
+    assert path.read_bytes() == b"something"
+    with pytest.raises(TypeError), growing(path) as file:
+        file.write("no bytes")  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match="cannot write"), disk_of(100), growing(path) as file:
+        file.write(bytes(10_000))
+    assert path.read_bytes() == b"something"
+    assert os.listdir(path.parent) == ["file"]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from lpgcn.errors import LpgcnError
 
@@ -29,6 +30,25 @@ def write_atomically(
         _write(temporary, content, mode)
         _rename(temporary, path)
         _sync_folder(path.parent)
+
+
+@contextmanager
+def growing(path: Path) -> Iterator[BinaryIO]:
+    """A file that is written bit by bit, and takes its name when it is complete."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _check_regular(path)
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager

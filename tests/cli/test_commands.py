@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 import msgspec
+import numpy as np
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -65,6 +67,68 @@ def test_recommend_gives_what_the_library_gives(demo: Path) -> None:
     ]
     text = run("recommend", demo, "--user", "user-7", "-k", "4").stdout
     assert all(str(one.item) in text for one in wanted)
+
+
+def test_lists_are_measured_beside_their_hits(demo: Path) -> None:
+    found = report("evaluate", demo, "--at", "5")["lists"]
+    split, model = lpgcn.load("demo"), lpgcn.Recommender.load(demo)
+    batch = model.recommend_batch([split.user_ids[u] for u in np.unique(split.test.users)], 5)
+    items, counts = np.unique(split.item_ids.indices_of(batch.items.tolist()), return_counts=True)
+    assert found["coverage@5"] == len(items) / split.n_items
+    mean = (split.train.item_degrees[items] * counts).sum() / counts.sum()
+    assert found["popularity@5"] == pytest.approx(mean)
+    assert "Coverage@5" in run("evaluate", demo, "--at", "5").stdout
+
+
+def test_recommend_to_a_new_user_and_with_filters(demo: Path) -> None:
+    model = lpgcn.Recommender.load(demo)
+    mine = ["item-3", "item-14", "item-15"]
+    found = report("recommend", demo, "--items", ", ".join(mine), "-k", 3)
+    assert found["history"] == mine
+    wanted = model.recommend(history=mine, k=3)
+    assert [(one["item"], one["score"]) for one in found["items"]] == [
+        (one.item, one.score) for one in wanted
+    ]
+    filters = ["--only", ",".join(mine), "--exclude", "item-14", "--keep-seen"]
+    found = report("recommend", demo, "--user", "user-7", *filters)
+    assert {one["item"] for one in found["items"]} == {"item-3", "item-15"}
+    assert "a user with these items" in run("recommend", demo, "--items", "item-3").stdout
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_recommend_to_everybody(
+    demo: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["lpgcn.cli.recommend"], "USERS_AT_ONCE", 300)
+    out = tmp_path / f"all.{kind}"
+    words = ["recommend", demo, "--all", "-k", 4, "--format", kind]
+    found = report(*words, "--out", out)
+    assert found == {"out": str(out), "users": 1000, "recommendations": 4000}
+    batch = lpgcn.Recommender.load(demo).recommend_batch(k=4)
+    columns = (batch.users, batch.ranks, batch.items, batch.scores)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    if kind == "csv":
+        lines = out.read_text().splitlines()
+        assert lines[0] == "user,rank,item,score"
+        read = [line.split(",") for line in lines[1:]]
+        assert [(u, int(r), i, float(s)) for u, r, i, s in read] == rows
+    elif kind == "jsonl":
+        read = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [
+            (one["user"], rank, item["item"], item["score"])
+            for one in read
+            for rank, item in enumerate(one["items"], 1)
+        ] == rows
+    else:
+        table = pyarrow.parquet.read_table(out).to_pydict()
+        assert list(zip(*table.values(), strict=True)) == rows
+    assert "already there" in report(*words, "--out", out, exit_code=2)["error"]["message"]
+    assert report(*words, "--out", out, "--overwrite") == found
+    assert os.listdir(tmp_path) == [out.name]
+    if kind != "parquet":
+        assert run(*words).stdout_bytes == out.read_bytes()
+    else:
+        assert "need --out" in report(*words, exit_code=2)["error"]["message"]
 
 
 def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> None:
@@ -201,6 +265,8 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["evaluate", "nowhere"], "RunFolderError", "has no run"),
         (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
         (["recommend", "nowhere"], "ModelError", "no finished model"),
+        (["recommend", "nowhere", "--user", "1", "--all"], "UsageError", "exclude one another"),
+        (["recommend", "nowhere", "--out", "x"], "UsageError", "about --all"),
         (["data", "show", "dmo"], "DataError", "Did you mean 'demo'"),
         (["recomend"], "UsageError", "recommend"),
     ],

@@ -79,3 +79,13 @@ def test_an_unknown_id_gets_a_hint(
 def test_ids_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="ascending"):
         Ids(Ids.of([1, 2]).values[::-1])
+
+
+@given(st.lists(st.integers(0, 50) | st.text("ab7", min_size=1, max_size=2), min_size=1))
+def test_many_at_once_are_found_as_one_by_one(names: list[int | str]) -> None:
+    ids = Ids.of(names)
+    assert ids.indices_of(names).tolist() == [ids.index_of(name) for name in names]
+    assert ids.indices_of([]).tolist() == []
+    for wrong in ("missing", 51):
+        with pytest.raises(DataError, match="unknown id"):
+            ids.indices_of([*names, wrong])

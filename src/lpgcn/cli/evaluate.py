@@ -30,10 +30,18 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
     run = RunFolder(folder).describe()
     model = Recommender.load(folder)
     split = run.source.open()
-    found = model.evaluate(split, sorted(set(at)) or run.config.cutoffs)
+    cutoffs = sorted(set(at)) or run.config.cutoffs
+    found = model.evaluate(split, cutoffs)
+    lists = model.beyond_accuracy(split, cutoffs)
     if as_json:
         about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
-        print_json({**about, "test": found.values, "test_users": found.n_users})
+        test = {"test": found.values, "lists": lists, "test_users": found.n_users}
+        print_json({**about, **test})
         return
     title = f"{split.name} · {run.config.model} · {found.n_users:,} users tested"
-    show(metrics_table({"test": found.values}, title))
+    show(
+        metrics_table({"test": found.values}, title),
+        metrics_table({"lists": lists}, "What the lists are like"),
+        "Coverage: share of the catalogue in some list. Gini: 0 if all items are shown alike. "
+        "Novelty: mean −log2 of an item's share of users, in bits. Popularity: its mean users.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,6 +77,15 @@ class Ids:
         if index < len(self) and self[index] == wanted:
             return index
         raise DataError(f"unknown id {external!r}{self._hint(wanted, index)}")
+
+    def indices_of(self, externals: Collection[int | str]) -> Int64:
+        """What `index_of` says, for many."""
+        wanted = np.array(list(externals))
+        if wanted.dtype.kind == self.values.dtype.kind and len(self):
+            found = np.searchsorted(self.values, wanted).clip(max=len(self) - 1)
+            if bool((self.values[found] == wanted).all()):
+                return found.astype(np.int64)
+        return np.array([self.index_of(one) for one in externals], dtype=np.int64)
 
     def _range(self) -> str:
         return f" from {self[0]} to {self[-1]}" if len(self) else "; there are none"

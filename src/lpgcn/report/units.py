@@ -12,6 +12,10 @@ METRICS: Final[Mapping[str, str]] = {
     "hitrate": "Hit rate",
     "mrr": "MRR",
     "map": "MAP",
+    "coverage": "Coverage",
+    "gini": "Gini",
+    "novelty": "Novelty",
+    "popularity": "Popularity",
 }
 
 

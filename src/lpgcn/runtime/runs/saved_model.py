@@ -16,7 +16,15 @@ from safetensors.numpy import load_file
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.evaluation import Evaluation, Scorer, UserMetrics, Vectors, user_metrics
+from lpgcn.evaluation import (
+    Evaluation,
+    Scorer,
+    UserMetrics,
+    Vectors,
+    best_items,
+    user_metrics,
+)
+from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
 from lpgcn.evaluation.scorers import restored
 from lpgcn.files import write_atomically
 from lpgcn.model.folding import fold_in
@@ -146,7 +154,7 @@ class Recommender:
         """What `recommend` says, for many users at once; for all of them if none are given."""
         rows = np.arange(len(self.user_ids))
         if users is not None:
-            rows = np.array([self.user_ids.index_of(user) for user in users], dtype=np.int64)
+            rows = self.user_ids.indices_of(users)
         seen = self.seen.by_user.only(rows)
         masked = Ragged.from_lengths(np.zeros(len(rows)), seen.values[:0]) if keep_seen else seen
         among, ranker = self._among(items, exclude), Machine.with_threads().ranker
@@ -184,7 +192,7 @@ class Recommender:
 
     def _indices(self, items: Collection[int | str]) -> Int64:
         """Rising, each once."""
-        return np.unique(np.array([self.item_ids.index_of(item) for item in items], dtype=np.int64))
+        return np.unique(self.item_ids.indices_of(items))
 
     def _among(
         self, items: Collection[int | str] | None, exclude: Collection[int | str]
@@ -204,15 +212,28 @@ class Recommender:
 
     def user_metrics(self, split: Split, at: Sequence[int], part: Part = "test") -> UserMetrics:
         """What `evaluate` measures, user by user."""
+        masked = self._masked(split, part)
+        heldout = split.parts[part].by_user
+        return user_metrics(self.scorer, masked, heldout, at, Machine.with_threads().ranker)
+
+    def beyond_accuracy(
+        self, split: Split, at: Sequence[int], part: Part = "test"
+    ) -> dict[str, float]:
+        """Coverage, Gini, novelty and popularity of the lists that `evaluate` measures."""
+        masked, users = self._masked(split, part), np.flatnonzero(split.parts[part].user_degrees)
+        ranker = Machine.with_threads().ranker
+        top, _ = best_items(self.scorer, users, masked.only(users), max(at), ranker)
+        return beyond_accuracy(top, split.train.item_degrees, split.n_users, at)
+
+    def _masked(self, split: Split, part: Part) -> Ragged:
+        """What a ranking leaves out, of the data set that the model was trained on."""
         if split.fingerprint != self.card.fingerprint:
             raise ModelError(
                 f"the data has changed: the model was trained on {self.card.dataset} with "
                 f"fingerprint {self.card.fingerprint[:12]}, found {split.fingerprint[:12]}; "
                 "bring the old data back, or train a new model"
             )
-        masked = masked_items(split, self.card.config, part).by_user
-        heldout = split.parts[part].by_user
-        return user_metrics(self.scorer, masked, heldout, at, Machine.with_threads().ranker)
+        return masked_items(split, self.card.config, part).by_user
 
     def save(self, folder: Path | str, *, mode: int = 0o666) -> None:
         """`config.json` is written last: a folder that has one is complete."""
