@@ -68,9 +68,7 @@ def federate(source: Source, config: Config, out: Path, changes: Changes) -> tup
         engines.append(Changing(split, config, folder, changes))
         return engines[-1]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "engine_for", make)
-        training.train(source, config, out=out, checkpoint_every=1)
+    training.train(source, config, out=out, checkpoint_every=1, engine_for=make)
     return engines[0].terms
 
 

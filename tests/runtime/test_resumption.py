@@ -24,7 +24,6 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.run_folder import Progress, Run, RunFolder, RunFolderError
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.runs.training import Observer, train
@@ -100,12 +99,13 @@ def result(out: Path) -> dict[str, Any]:
     of which a run that was stopped has had more."""
     model = {path.name: path.read_bytes() for path in sorted((out / "model").iterdir())}
     card = msgspec.json.decode(model.pop("config.json"))
+    assert msgspec.json.decode((out / "summary.json").read_bytes())["config"] == card["config"]
     card["config"].pop("mode")
     lines = [msgspec.structs.replace(line, seconds=0) for line in RunFolder(out).metrics()]
     assert [line.epoch for line in lines] == [*range(1, EPOCHS + 1)]
     summary = RunFolder(out).summary()
     assert summary
-    summary = msgspec.structs.replace(summary, seconds=0, traffic=None, mode="any")
+    summary = msgspec.structs.replace(summary, seconds=0, traffic=None, mode="any", config=None)
     return {**model, "card": card, "metrics": lines, "summary": summary}
 
 
@@ -386,9 +386,7 @@ def test_a_simulation_that_was_stopped_has_counted_what_the_federation_has(
     assert found[0].steps == EPOCHS * STEPS_PER_EPOCH
 
 
-def test_a_beginning_that_was_interrupted_is_tried_again(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_beginning_that_was_interrupted_is_tried_again(source: Source, tmp_path: Path) -> None:
     """In the next stretch: messages of the first one are not taken twice."""
 
     class Late(Federated):
@@ -413,8 +411,7 @@ def test_a_beginning_that_was_interrupted_is_tried_again(
         engines.append(Late(split, config, planner, watch=watch, folder=folder))
         return engines[-1]
 
-    monkeypatch.setattr(training, "engine_for", make)
-    train(source, CONFIG.changed(mode="federated"), out=tmp_path / "run")
+    train(source, CONFIG.changed(mode="federated"), out=tmp_path / "run", engine_for=make)
     assert [engine.recovered for engine in engines] == [2]
     assert result(tmp_path / "run") == expected(source, "lightgcn+")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
@@ -246,9 +246,9 @@ class Recommender:
         if self.folding is not None:
             arrays[_FOLDING] = self.folding
         write_atomically(folder / _SCORER, pieces(arrays), mode=mode)
-        ids = _ModelIds(list(self.user_ids), list(self.item_ids))
-        write_atomically(folder / _IDS, msgspec.json.encode(ids), mode=mode)
-        digests = {name: _digest(folder / name) for name in (_SCORER, _IDS)}
+        ids = msgspec.json.encode(_ModelIds(list(self.user_ids), list(self.item_ids)))
+        write_atomically(folder / _IDS, ids, mode=mode)
+        digests = {_SCORER: _digest(pieces(arrays)), _IDS: _digest([ids])}
         card = _SavedCard(**msgspec.structs.asdict(self.card), digests=digests)
         about = msgspec.json.format(msgspec.json.encode(card), indent=2)
         write_atomically(folder / _CARD, about, mode=mode)
@@ -272,14 +272,16 @@ class Recommender:
     @classmethod
     def _read(cls, folder: Path) -> Recommender:
         about = (folder / _CARD).read_bytes()
-        if (found := msgspec.json.decode(about, type=_Format).format) != FORMAT:
+        if (version := msgspec.json.decode(about, type=_Format).format) != FORMAT:
             raise ModelError(
-                f"{folder} has format {found}, expected {FORMAT}; "
+                f"{folder} has format {version}, expected {FORMAT}; "
                 "use the version of lpgcn that wrote it, or train the model anew"
             )
         saved = msgspec.json.decode(about, type=_SavedCard)
         for name in (_SCORER, _IDS):
-            if _digest(folder / name) != saved.digests[name]:
+            with (folder / name).open("rb") as file:
+                found = file_digest(file, "sha256").hexdigest()
+            if found != saved.digests[name]:
                 raise ValueError(f"{name} was changed since it was written")
         values = msgspec.structs.asdict(saved)
         del values["digests"]
@@ -302,6 +304,9 @@ class Recommender:
         )
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+def _digest(content: Iterable[bytes | memoryview]) -> str:
+    """Of what was meant to be written, not of what a disk made of it."""
+    digest = sha256()
+    for piece in content:
+        digest.update(piece)
+    return digest.hexdigest()

@@ -182,7 +182,8 @@ def _described(
 def _folding(split: Split, config: Config, engine: Engine, threads: int | None) -> Floats | None:
     """F of a backbone. Parties on this machine have the parameters of a data centre, in parts."""
     if isinstance(engine, Federated):
-        central = Centralized(split, config, Machine.with_threads(threads))
+        last = replace(engine.terms[-1], epoch=0, step=0)
+        central = Centralized(split, config, Machine.with_threads(threads), terms=[last])
         central.restore(engine.inspector().state())
         return central.folding()
     return engine.folding() if isinstance(engine, Centralized) else None
