@@ -250,7 +250,7 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["train", "demo", "--lairs", "2"], "NoSuchOption", "--layers"),
         (["train", "demo", "--layers", "0"], "ConfigError", "layers is 0"),
-        (["train", "demo", "--model", "gcn"], "ConfigError", "lightgcn"),
+        (["train", "demo", "--model", "lightgnc"], "ConfigError", "lightgcn"),
         (["train", "dmo"], "DataError", "Did you mean 'demo'"),
         (["train"], "UsageError", "DATASET"),
         (["train", "demo", "--format", "csv"], "SourceError", "--train"),
