@@ -69,6 +69,8 @@ class Purpose(IntEnum):
     """Where a walk to virtual items that go together begins."""
     DENSE_WEIGHT = 24
     """Of the matrices of a backbone, of which every party has a copy."""
+    USER_CLUSTER = 28
+    """Where the clustering of users by their vectors begins."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

@@ -35,6 +35,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "bpr": {"lr": 0.01, "epochs": 10},
     "fedmf": {"lr": 0.02, "epochs": 15},
     "p-gcn": {"lr": 0.02, "epochs": 10},
+    "fedgrec": {"lr": 0.02, "epochs": 10},
+    "semidfegl": {"lr": 0.03, "epochs": 10, "layers": 2},
 }
 """Settings under which a method has learned enough after some seconds, where its own have not."""
 

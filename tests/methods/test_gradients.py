@@ -1,4 +1,4 @@
-"""BPR, FedMF and P-GCN against autograd: the formulas once more, in float64, with torch's Adam."""
+"""Methods without autograd against it: the formulas once more, in float64, with torch's Adam."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import torch
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.factorisation import Factorisation
+from lpgcn.methods.fedgrec import FedGRec, FedGRecOptions
 from lpgcn.methods.p_gcn import PGcn
+from lpgcn.methods.semidfegl import SemiDfegl, SemiDfeglOptions
 from lpgcn.model.batches import Batch
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
@@ -27,8 +29,10 @@ def split(tastes: Path) -> Split:
     return Source(dataset="tastes", train=str(tastes)).open()
 
 
-def samples(sampler: Sampler, step: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    batch = sampler.batches.draw(0, step)
+def samples(
+    sampler: Sampler, step: int, epoch: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    batch = sampler.batches.draw(epoch, step)
     assert isinstance(batch, Batch)
     pairs = sampler.pairs(batch)
     ids = sampler.item_ids[pairs.items]
@@ -117,3 +121,98 @@ def test_p_gcn(split: Split) -> None:
     after = learner.state()
     assert np.abs(after["items.parameter"] - v.detach().numpy()).max() < 1e-6
     assert np.abs(after["item_users.parameter"] - w.detach().numpy()).max() < 1e-6
+
+
+def spread_over(edges: torch.Tensor) -> torch.Tensor:
+    """D^-½ A D^-½; a node without edges has none to divide."""
+    of_users, of_items = edges.sum(1).clamp(min=1), edges.sum(0).clamp(min=1)
+    return edges / (of_users[:, None] * of_items).sqrt()
+
+
+def test_fedgrec(split: Split) -> None:
+    """Latent vectors are renewed every third round, one order from the one below, and have no
+    gradient; who is not in a round keeps its vector."""
+    options = FedGRecOptions(users_a_round=20, rounds_between=3)
+    learner = FedGRec(split, CONFIG, options, Machine.with_threads(1))
+    sampler = Sampler(split.train, CONFIG, users_a_round=20)
+    before = learner.state()
+    users, items = leaf(before["users.parameter"]), leaf(before["items.parameter"])
+    own = [torch.optim.Adam([leaf(row)], RATE) for row in before["users.parameter"]]
+    adam = torch.optim.Adam([items], RATE)
+    edges = torch.zeros(split.n_users, split.n_items, dtype=torch.float64)
+    edges[split.train.users, split.train.items] = 1
+    spread, factor = spread_over(edges), 1 / (CONFIG.layers + 1)
+    latent_users, latent_items = [], []
+    for _ in range(CONFIG.layers):
+        below = [users.detach(), *latent_users], [items.detach(), *latent_items]
+        latent_users = [spread @ one for one in below[1][: CONFIG.layers]]
+        latent_items = [spread.T @ one for one in below[0][: CONFIG.layers]]
+    steps = learner.steps_per_epoch
+    for count in range(8):
+        losses = learner.step(count // steps, count % steps, RATE)
+        if count and count % 3 == 0:
+            below = [users.detach(), *latent_users], [items.detach(), *latent_items]
+            latent_users = [spread @ one for one in below[1][: CONFIG.layers]]
+            latent_items = [spread.T @ one for one in below[0][: CONFIG.layers]]
+        drawn = samples(sampler, count % steps, count // steps)
+        users.grad = items.grad = None
+        loss = loss_of(
+            factor * (users + sum(latent_users)),
+            factor * (items + sum(latent_items)),
+            drawn,
+            (users, items),
+        )
+        loss.backward()
+        assert losses.total / losses.samples == pytest.approx(loss.item(), abs=1e-6)
+        adam.step()
+        for user in torch.unique(drawn[0]).tolist():
+            row = own[user].param_groups[0]["params"][0]
+            assert users.grad is not None
+            row.grad = users.grad[user].clone()
+            own[user].step()
+            with torch.no_grad():
+                users[user] = row
+    found = learner.scorer()
+    expected = factor * (users + sum(latent_users)), factor * (items + sum(latent_items))
+    assert np.abs(found.users - expected[0].detach().numpy()).max() < 1e-6
+    assert np.abs(found.items - expected[1].detach().numpy()).max() < 1e-6
+
+
+def test_semidfegl(split: Split) -> None:
+    """LightGCN on a graph with an item for each group; the groups are those of the state."""
+    options = SemiDfeglOptions(users_a_round=20, groups=3, predicted=4, epochs_between=2)
+    learner = SemiDfegl(split, CONFIG, options, Machine.with_threads(1))
+    sampler = Sampler(split.train, CONFIG, users_a_round=20)
+    before, n = learner.state(), split.n_items
+    users, items = leaf(before["users.parameter"]), leaf(before["items.parameter"])
+    adam = torch.optim.Adam([users, items], RATE)
+    factor, steps, seen = 1 / (CONFIG.layers + 1), learner.steps_per_epoch, set()
+    for count in range(3 * steps):
+        epoch, step = divmod(count, steps)
+        learner.step(epoch, step, RATE)
+        group, predicted = (learner.state()[name] for name in ("group", "predicted"))
+        assert set(group.tolist()) == {0, 1, 2}
+        seen.add(group.tobytes())
+        edges = torch.zeros(split.n_users, 3 * n, dtype=torch.float64)
+        edges[split.train.users, split.train.items + n * group[split.train.users]] = 1
+        for user in range(split.n_users):
+            edges[user, predicted[group[user]] + n * group[user]] = 1
+        spread, tiled = spread_over(edges), items.repeat(3, 1)
+        of_users, of_items = [users], [tiled]
+        for _ in range(CONFIG.layers):
+            of_users, of_items = (
+                [*of_users, spread @ of_items[-1]],
+                [*of_items, spread.T @ of_users[-1]],
+            )
+        u, i, j = samples(sampler, step, epoch)
+        offset = n * torch.from_numpy(group)[u]
+        adam.zero_grad()
+        loss_of(
+            factor * sum(of_users), factor * sum(of_items), (u, i + offset, j + offset),
+            (users, tiled),
+        ).backward()  # fmt: skip
+        adam.step()
+    after = learner.state()
+    assert len(seen) > 1
+    assert np.abs(after["users.parameter"] - users.detach().numpy()).max() < 1e-6
+    assert np.abs(after["items.parameter"] - items.detach().numpy()).max() < 1e-6

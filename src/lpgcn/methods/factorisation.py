@@ -20,13 +20,14 @@ import numpy as np
 from lpgcn import fixed_point
 from lpgcn.config import Config
 from lpgcn.data import Split
-from lpgcn.evaluation import Vectors
+from lpgcn.evaluation import Scorer, Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
 from lpgcn.model.adam import STATE, Adam, Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import embedding_rows
+from lpgcn.model.kernels import Floats, Int64
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
@@ -37,6 +38,9 @@ from lpgcn.runtime.machine import Machine
 
 class Factorisation:
     """See `Learner`."""
+
+    _share = 1.0
+    """Of a parameter in the final vector."""
 
     def __init__(
         self, split: Split, config: Config, machine: Machine, users_a_round: int | None = None
@@ -70,16 +74,23 @@ class Factorisation:
     def step(self, epoch: int, step: int, learning_rate: float) -> Losses:
         batch = self._sampler.batches.draw(epoch, step)
         assert isinstance(batch, Batch), "softmax is refused"
-        users, items = (self._adam[name].parameter for name in ("users", "items"))
         touched = Touched.of(batch, self._sampler)
         found = of_pairs(
-            touched, users[touched.users], items[touched.items], self._grid, self._kernels
+            touched,
+            self._vectors("users", touched.users),
+            self._vectors("items", touched.items),
+            self._grid,
+            self._kernels,
         )
         # A user's vector is its own to change, so nobody else's steps in a round.
         own = None if self._users_a_round is None else found.users.rows
         total = found.total + self._update("users", found.users, batch.size, learning_rate, own)
         total += self._update("items", found.items, batch.size, learning_rate, None)
         return Losses(fixed_point.decode(total), batch.size)
+
+    def _vectors(self, name: str, rows: Int64) -> Floats:
+        """The final vectors of some users or items, as a copy."""
+        return self._adam[name].parameter[rows]
 
     def _update(
         self, name: str, loss: LossGradient, size: int, learning_rate: float, own: Any
@@ -91,14 +102,15 @@ class Factorisation:
         )
         decay = np.zeros(len(integers))
         decay[rows] = loss.in_samples * (self._config.reg / size)
-        factor = np.full(len(integers), self._grid.unit / size)
+        factor = np.full(len(integers), self._share * self._grid.unit / size)
         integers[rows] = loss.sums
         adam.step(Gradient(integers, factor, decay), learning_rate, own)
         integers[rows] = 0
         return fixed_point.total(0.5 * self._config.reg * loss.in_samples * squares)
 
-    def scorer(self) -> Vectors:
-        return Vectors(*(self._adam[name].parameter.copy() for name in ("users", "items")))
+    def scorer(self) -> Scorer:
+        every = {name: np.arange(len(adam.parameter)) for name, adam in self._adam.items()}
+        return Vectors(*(self._vectors(name, every[name]) for name in ("users", "items")))
 
     def state(self) -> Tables:
         return {

@@ -17,11 +17,13 @@ from lpgcn.data import Split
 from lpgcn.methods.ease import EASE
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
+from lpgcn.methods.fedgrec import FEDGREC
 from lpgcn.methods.item_knn import ITEM_KNN
 from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
+from lpgcn.methods.semidfegl import SEMIDFEGL
 from lpgcn.model.backbones import BACKBONES, announced, is_backbone
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.engine import Engine
@@ -32,7 +34,7 @@ from lpgcn.terms import Term
 
 GROUP: Final = "lpgcn.methods"
 
-METHODS: Final = (POPULAR, ITEM_KNN, EASE, BPR, FEDMF, P_GCN)
+METHODS: Final = (POPULAR, ITEM_KNN, EASE, BPR, FEDMF, P_GCN, FEDGREC, SEMIDFEGL)
 """In the order in which they are shown."""
 
 
