@@ -49,7 +49,9 @@ from lpgcn.runtime.machine import Machine
 
 class SemiDfeglOptions(UserRounds, frozen=True, forbid_unknown_fields=True, kw_only=True):
     groups: Annotated[int, Meta(ge=1, description="Groups of users G.")] = 8
-    predicted: Annotated[int, Meta(ge=0, description="Predicted items P of a group.")] = 20
+    predicted: Annotated[
+        int, Meta(ge=0, description="Predicted items P of a group, at most |I| / G.")
+    ] = 20
     epochs_between: Annotated[
         int, Meta(ge=1, description="Epochs after which groups are made anew.")
     ] = 20
@@ -67,7 +69,7 @@ class SemiDfegl(Factorisation):
         self._backbone = config.changed(model="lightgcn", option={}, batch_size=rounds.most_samples)
         self._train, self._every = split.train, options.epochs_between
         self._groups = min(options.groups, split.n_users)
-        self._predicted = min(options.predicted, split.n_items)
+        self._predicted = min(options.predicted, split.n_items // self._groups)
         self._link(*self._grouped(0))
 
     def _grouped(self, epoch: int) -> tuple[Int64, Int64]:
