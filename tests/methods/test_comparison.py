@@ -13,9 +13,17 @@ from click.testing import CliRunner, Result
 from lpgcn.cli import main
 from lpgcn.config import Config
 from lpgcn.methods.comparison.entries import Entry, entries
-from lpgcn.methods.comparison.results import Figure, Outcome, paired_test, read_outcomes, rows
+from lpgcn.methods.comparison.results import (
+    Figure,
+    Outcome,
+    finished,
+    paired_test,
+    read_outcomes,
+    rows,
+)
 from lpgcn.methods.comparison.running import source_flags
 from lpgcn.methods.comparison.search import candidates, chosen
+from lpgcn.methods.method import MethodError
 from lpgcn.report.comparison_tables import latex, markdown
 from lpgcn.runtime.runs.run_folder import Summary
 from lpgcn.runtime.runs.saved_model import Recommender
@@ -38,7 +46,8 @@ def compared(tastes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (settings / "bpr.toml").write_text("lr = 0.05\n")
     (settings / "p-gcn.toml").write_text("suite = 'paper'\n")
     done = compare(
-        "--train", str(tastes), "--models", "popular,bpr,p-gcn", "--seeds", "2", "--epochs", "3",
+        "--train", str(tastes), "--models", "popular,bpr,fedmf,p-gcn", "--seeds", "2",
+        "--epochs", "3",
         "--dim", "4", "--settings", str(settings), "--out", str(folder / "out"), "--threads", "1",
         "--jobs", "2", "--metrics", "recall@2,recall@20",
     )  # fmt: skip
@@ -49,7 +58,7 @@ def compared(tastes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_failure_is_a_row_and_costs_the_others_nothing(compared: Path) -> None:
     found = json.loads((compared / "out" / "comparison.json").read_text())
     by_label = {row["label"]: row for row in found["rows"]}
-    assert [by_label[name]["seeds"] for name in ("popular", "bpr", "p-gcn")] == [2, 2, 0]
+    assert [by_label[name]["seeds"] for name in ("popular", "bpr", "p-gcn")] == [1, 2, 0]
     assert all("suite is paper" in why for why in by_label["p-gcn"]["failures"])
     table = (compared / "out" / "table.md").read_text()
     assert "p-gcn failed: suite is paper" in table
@@ -76,6 +85,7 @@ def test_what_is_done_is_not_done_again_and_what_failed_is(compared: Path, taste
     again = compare(
         "--train", str(tastes), "--models", "bpr,p-gcn", "--epochs", "3", "--dim", "4",
         "--settings", str(compared / "settings"), "--out", str(out), "--resume", "--json",
+        "--metrics", "recall@2,recall@20",
     )  # fmt: skip
     assert again.exit_code == 0, again.output
     assert (out / "bpr" / "seed-0" / "summary.json").stat().st_mtime_ns == before
@@ -85,10 +95,10 @@ def test_what_is_done_is_not_done_again_and_what_failed_is(compared: Path, taste
 def test_the_paired_test_is_that_of_the_users(compared: Path, tastes: Path) -> None:
     out, source = compared / "out", Source(dataset="tastes", train=str(tastes))
     split = source.open()
-    planned = entries(
-        ["popular", "bpr"], seeds=2, layers=[], settings=None, wanted={"epochs": 3, "dim": 4}
-    )
-    found = paired_test(read_outcomes(planned, out), out, split, "recall@2")
+    wanted = {"epochs": 3, "dim": 4, "at": (2, 20)}
+    settings = compared / "settings"
+    planned = entries(["bpr", "fedmf"], seeds=2, layers=[], settings=settings, wanted=wanted)
+    found = paired_test(read_outcomes(planned, out, split.fingerprint), out, "recall@2")
     assert found is not None
     of_models = {
         model: np.mean(
@@ -100,12 +110,35 @@ def test_the_paired_test_is_that_of_the_users(compared: Path, tastes: Path) -> N
             ],
             axis=0,
         )
-        for model in ("popular", "bpr")
+        for model in ("bpr", "fedmf")
     }
     difference = of_models[found.better] - of_models[found.other]
     z = difference.mean() / (difference.std(ddof=1) / math.sqrt(len(difference)))
     assert found.difference == pytest.approx(difference.mean())
     assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
+
+
+def test_a_run_with_other_settings_is_not_taken_for_this_one(compared: Path, tastes: Path) -> None:
+    out, settings = compared / "out", compared / "settings"
+    split = Source(dataset="tastes", train=str(tastes)).open()
+    wanted = {"epochs": 3, "dim": 4, "at": (2, 20)}
+    [same] = entries(["bpr"], seeds=1, layers=[], settings=settings, wanted=wanted)
+    [other] = entries(["bpr"], seeds=1, layers=[], settings=settings, wanted={**wanted, "dim": 5})
+    assert finished(same, out, split.fingerprint) is not None
+    assert finished(other, out, split.fingerprint) is None
+    assert finished(same, out, "of other data") is None
+
+
+def test_settings_of_nobody_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "brp.toml").write_text("lr = 0.1\n")
+    with pytest.raises(MethodError, match=r"brp.toml has the settings of no model"):
+        entries(["bpr"], seeds=1, layers=[], settings=tmp_path, wanted={})
+
+
+def test_what_is_computed_has_one_seed_and_nothing_is_run_twice() -> None:
+    found = entries(["popular", "bpr", "bpr"], seeds=3, layers=[], settings=None, wanted={})
+    assert [one.label for one in found] == ["popular", "bpr", "bpr", "bpr"]
+    assert [one.config.seed for one in found] == [0, 0, 1, 2]
 
 
 def outcome(label: str, recall: float, *, seed: int = 0, steps: int = 10) -> Outcome:
@@ -135,7 +168,7 @@ def test_the_best_is_bold_and_a_missing_run_has_a_dash() -> None:
     assert r"one & \textbf{0.5000} & \textbf{0.2500} \\" in text
     assert r"two\_b & 0.2500 & 0.1250 \\" in text
     assert r"three & -- & -- \\" in text
-    assert "three: 1 of 1 seeds are not finished." in markdown(found, METRICS, None)
+    assert "three: 1 of 1 runs are not finished." in markdown(found, METRICS, None)
 
 
 def test_settings_for_all_go_to_those_who_have_them() -> None:
@@ -153,6 +186,9 @@ def test_the_search_is_the_papers_grid_and_looks_at_validation_only() -> None:
     grid = candidates(entry)
     assert len({(one.config.reg, one.config.layers) for one in grid}) == len(grid) == 5 * 4
     assert len(candidates(Entry(model="popular", config=Config(model="popular")))) == 1
+    layered = entries(["p-gcn"], seeds=1, layers=[1, 2], settings=None, wanted={})
+    folders = [one.folder(Path()) for entry in layered for one in candidates(entry)]
+    assert len(set(folders)) == len(folders) == 2 * 5
     good, better = outcome("a", 0.2), outcome("b", 0.4)
     assert chosen([good, better], "recall@20") == better.entry
 

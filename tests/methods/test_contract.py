@@ -121,7 +121,7 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another(
 
 
 class InterruptedRunError(Exception):
-    """As a kill would end the run."""
+    """As a kill would end the run: five epochs after its last checkpoint."""
 
 
 class Interrupting(Observer):
@@ -138,9 +138,9 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(
     model: str, tastes: Path, tmp_path: Path
 ) -> None:
     source, config = Source(dataset="tastes", train=str(tastes)), small(model)
-    whole = train(source, config, out=tmp_path / "whole", checkpoint_every=1)
+    whole = train(source, config, out=tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        train(source, config, out=tmp_path / "cut", checkpoint_every=1, observer=Interrupting(15))
+        train(source, config, out=tmp_path / "cut", observer=Interrupting(15))
     again = train(source, config, out=tmp_path / "cut", resume=True)
     assert (again.test, again.valid, again.loss) == (whole.test, whole.valid, whole.loss)
     users = np.arange(60)

@@ -43,7 +43,7 @@ def outside(tmp_path: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[lpgcn.methods]\nbackwards = outside:METHOD\npopular = outside:METHOD\n"
-        "broken = outside:fit\n"
+        "broken = outside:fit\nmissing = nowhere:METHOD\n"
     )
     return tmp_path
 
@@ -62,6 +62,7 @@ def test_a_package_adds_a_method(outside: Path, tmp_path: Path) -> None:
     listed = lpgcn("models", path=outside)
     assert "backwards" in listed.stdout
     assert "warning: the entry point 'broken'" in listed.stderr
+    assert "warning: the method 'missing' of another package cannot be loaded" in listed.stderr
     # A saved model needs no code of the package that trained it.
     best = lpgcn("recommend", out, "--user", "user-1", "-k", "1", "--json", path=tmp_path / "none")
     assert best.returncode == 0, best.stderr

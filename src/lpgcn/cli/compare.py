@@ -15,6 +15,7 @@ from lpgcn.cli.report import check_report, report_option, write_report
 from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
+from lpgcn.files import check_folder
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
@@ -88,12 +89,13 @@ def compare(
     page: Path | None,
     as_json: bool,
     **fields: Any,
-) -> None:
+) -> int:
     """Train several models on the same data and print one table.
 
     Every run has a folder in --out and is an ordinary one (`lpgcn recommend` and `evaluate` work
     there). table.md, table.tex, table.csv, comparison.json and pictures are written anew after each
-    run, so that an unfinished comparison is one, too. A run that fails is a row that says so.
+    run, so that an unfinished comparison is one, too. A run that fails is a row that says so; the
+    exit code is 1 if there is no other.
     """
     from lpgcn.methods.comparison.entries import entries
     from lpgcn.methods.comparison.results import paired_test, read_outcomes
@@ -105,9 +107,9 @@ def compare(
     source = source_asked(dataset, fields).resolved()
     _check_metrics(metrics)
     at = sorted({int(name.partition("@")[2]) for name in metrics})
+    check_folder(out)
     if out.exists() and any(out.iterdir()) and not resume:
         raise CompareError(f"{out} is not empty; continue it with --resume, or choose another")
-    split = source.open()
     planned = entries(
         models or names(),
         seeds=seeds,
@@ -115,39 +117,44 @@ def compare(
         settings=settings,
         wanted={"at": at, **given(Config, fields)},
     )
-    runner = _Runner(source, jobs, threads)
+    _warn_of_rules(planned)
+    split = source.open()
+    runner = _Runner(source, split.fingerprint, jobs, threads)
     if search:
         planned = runner.searched(planned, out, metrics[0])
 
     def write(test: PairedTest | None = None) -> list[Outcome]:
-        found = read_outcomes(planned, out)
+        found = read_outcomes(planned, out, split.fingerprint)
         write_comparison(out, found, metrics, test, split.name)
         return found
 
     runner.run(planned, out, write)
-    test = paired_test(read_outcomes(planned, out), out, split, metrics[0])
+    test = paired_test(write(), out, metrics[0])
     outcomes = write(test)
     if page is not None:
         folders = [entry.folder(out) for entry in planned]
-        finished = [folder for folder in folders if (folder / "summary.json").exists()]
-        write_report(page, finished, overwrite=resume)
+        done = [folder for folder in folders if (folder / "summary.json").exists()]
+        write_report(page, done, overwrite=resume)
         say(f"the report is {page}")
     if as_json:
         print_json(msgspec.json.decode((out / "comparison.json").read_bytes()))
     else:
         _show(outcomes, metrics, test, out)
+    return int(not any(one.summary for one in outcomes))
 
 
 class _Runner:
     """Runs what is missing, and says what is under way."""
 
-    def __init__(self, source: Source, jobs: int, threads: int | None) -> None:
-        self._source, self._jobs, self._threads = source, jobs, threads
+    def __init__(self, source: Source, fingerprint: str, jobs: int, threads: int | None) -> None:
+        self._source, self._fingerprint = source, fingerprint
+        self._jobs, self._threads = jobs, threads
 
     def run(self, planned: Sequence[Entry], out: Path, written: Callable[[], object]) -> None:
+        from lpgcn.methods.comparison.results import finished
         from lpgcn.methods.comparison.running import failure, run_all
 
-        pending = [one for one in planned if not (one.folder(out) / "summary.json").exists()]
+        pending = [one for one in planned if finished(one, out, self._fingerprint) is None]
         say(f"{len(planned):,} runs, {len(pending):,} of them to do, in {out}")
         screen = console(stderr=True)
         try:
@@ -179,16 +186,27 @@ class _Runner:
                 continue
             grid, folder = candidates(entry), out / "search"
             self.run(grid, folder, lambda: None)
-            found = chosen(read_outcomes(grid, folder), metric)
+            found = chosen(read_outcomes(grid, folder, self._fingerprint), metric)
             best[entry.label] = found or entry
             if found:
-                say(f"{entry.label}: {found.variant}, in {write_chosen(found, out / 'settings')}")
+                where = write_chosen(found, entry.label, out / "settings")
+                say(f"{entry.label}: {found.variant}, in {where}")
         return [
             msgspec.structs.replace(
                 entry, config=best[entry.label].config.changed(seed=entry.config.seed)
             )
             for entry in planned
         ]
+
+
+def _warn_of_rules(planned: Sequence[Entry]) -> None:
+    """A comparison is fair under one rule to stop; another one is the user's to explain."""
+    for name in ("patience", "eval_every", "mask"):
+        trained = [one for one in planned if one.config.epochs > 1]
+        found = {getattr(one.config, name) for one in trained}
+        if len(found) > 1:
+            values = ", ".join(map(str, sorted(found)))
+            say(f"models have different {name}: {values}", style="yellow", label="warning")
 
 
 def _name(entry: Entry) -> str:

@@ -48,5 +48,8 @@ def models(name: str | None, as_json: bool) -> None:
         ("Settings of its own (--option NAME=VALUE)", about.options),
     ):
         if settings:
-            values = [(key, msgspec.json.encode(value).decode()) for key, value in settings.items()]
-            show(table(values, "setting", "default", title=title))
+            values = [
+                (key, msgspec.json.encode(value).decode(), about.meanings.get(key, ""))
+                for key, value in settings.items()
+            ]
+            show(table(values, "setting", "default", "what it is", title=title))

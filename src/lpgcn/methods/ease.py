@@ -144,6 +144,7 @@ EASE: Final = Method(
     protects="Nothing: a data centre has all interactions. Its model is a function of how many "
     "users have two items in common, and gives these numbers away.",
     options=EaseOptions,
+    grid={"regularisation": (50.0, 100.0, 250.0, 500.0, 1000.0)},
     uses=frozenset({"dtype"}),
     defaults={**IN_ONE_GO, "dtype": "float64"},
 )

@@ -22,7 +22,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Scorer, Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import STATE, Adam, Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.grid import Grid
@@ -128,12 +128,11 @@ class Factorisation:
         if self._users_a_round is None:
             return None
         n_users, table = len(self._sampler.members), self._adam["items"].parameter.size
-        table_bytes = table * NUMBER_BYTES
         return RoundTraffic(
             n_clients=n_users,
             taking_part=n_users / self.steps_per_epoch,
-            up=table_bytes,
-            down=table_bytes,
+            up=table * SUMMED_BYTES,
+            down=table * self._config.number_bytes,
         )
 
 
@@ -158,7 +157,7 @@ FEDMF: Final = Method(
     fit=fit_fedmf,
     options=UserRounds,
     protects="Single gradients, by a secure sum; a client's vector never leaves it. Whoever sees "
-    "the item vectors before and after a round sees which items its hundred clients touched, and "
-    "with few of them in a round, who has what can be guessed from many rounds.",
+    "the item vectors before and after a round sees which items its clients touched, and with few "
+    "of them in a round, who has what can be guessed from many rounds.",
     uses=FACTORS | {"dtype"},
 )

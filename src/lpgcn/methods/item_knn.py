@@ -114,5 +114,6 @@ ITEM_KNN: Final = Method(
     protects="Nothing: a data centre has all interactions. What it publishes, the neighbours of "
     "every item, shows pairs that few users have in common.",
     options=ItemKnnOptions,
+    grid={"neighbours": (20, 50, 100, 200, 400)},
     defaults=IN_ONE_GO,
 )

@@ -15,6 +15,7 @@ from lpgcn.methods.method import MethodError
 
 LP_GCN: Final = "lp-gcn"
 SUMMARY: Final = "the federation of this package, with its plan and its traffic (Wu et al.)"
+CENTRALISED: Final = "Nothing in a data centre; with --mode federated: "
 PROTECTS: Final = (
     "Interactions from everybody but the owners of the items (see PRIVACY). The server sees who "
     "lists what under tokens, an owner who has its items."
@@ -34,5 +35,4 @@ def as_backbone(config: Config) -> Config:
             )
         return config
     options = convert(config.option, LpGcnOptions, f"--option of {LP_GCN}")
-    mode = "simulated" if config.mode == "centralized" else config.mode
-    return config.changed(model=options.backbone, mode=mode, option={})
+    return config.changed(model=options.backbone, option={})

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from lpgcn.config import Config, ConfigError, convert
+from lpgcn.config import Config, ConfigError, Option, convert
 from lpgcn.data import Split
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Scorer
@@ -29,7 +29,9 @@ LEARNING: Final = frozenset({"lr", "schedule", "warmup"})
 """Those behind the learning rate that `Learner.step` is given."""
 FACTORS: Final = LEARNING | {"dim", "reg", "init_deviation"}
 """Those of a method that learns vectors."""
-IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType({"epochs": 1, "eval_every": 1})
+IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType(
+    {"epochs": 1, "eval_every": 1, "patience": 1}
+)
 """For a method whose model is computed, not trained."""
 
 
@@ -100,6 +102,8 @@ class Method:
     uses: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Of configuration fields, where the method's own are others than ours."""
+    grid: Mapping[str, tuple[Option, ...]] = field(default_factory=dict)
+    """Values of its own settings that a search tries, beside the paper's of λ and layers."""
     needs_torch: bool = False
 
     @property
@@ -124,10 +128,12 @@ class Method:
                     f"has, beside those of every training: {settings}; and with --option: "
                     f"{', '.join(self.options.__struct_fields__) or 'none'}"
                 )
-        if self.in_one_go and config.epochs != 1:
-            raise MethodError(
-                f"epochs is {config.epochs}, but {self.name} is computed in one go; leave it out"
-            )
+        for name, value in IN_ONE_GO.items() if self.in_one_go else ():
+            if getattr(config, name) != value:
+                raise MethodError(
+                    f"{name} is {getattr(config, name)}, but {self.name} is computed in one go; "
+                    "leave it out"
+                )
 
     def options_of(self, config: Config) -> Any:
         """The method's own settings, checked."""

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import BUILDING
 from lpgcn.model.batches import UserBatches
@@ -56,11 +58,12 @@ class PGcn:
     """See `Learner`."""
 
     def __init__(self, split: Split, config: Config, users_a_round: int, machine: Machine) -> None:
-        rounds = Sampler(split.train, config, users_a_round=users_a_round).batches
-        assert isinstance(rounds, UserBatches)
         # The grid of gradients is chosen by the largest batch.
-        backbone = config.changed(model=BACKBONE, option={}, batch_size=rounds.most_samples)
+        largest = int(np.sort(split.train.user_degrees)[-users_a_round:].sum())
+        backbone = config.changed(model=BACKBONE, option={}, batch_size=largest)
         self._engine = FirstHop(split, backbone, users_a_round, machine)
+        rounds = self._engine.sampler.batches
+        assert isinstance(rounds, UserBatches)
         self._rounds, self._split, self._config = rounds, split, config
 
     @property
@@ -82,18 +85,19 @@ class PGcn:
         self._engine.restore(state)
 
     def traffic(self) -> RoundTraffic:
-        """A layer: everybody's vector up, those of its items down. A round: W and V down, and all
-        of their gradients up, of which a client's own items must not be told."""
+        """Everybody: W of its items down, then a layer after the other its own vector up and those
+        of its items down. Who is in the round: all final item vectors down, all gradients of V and
+        W up, for which items a client has must not be told."""
         config, split = self._config, self._split
-        vector = config.dim * NUMBER_BYTES
-        tables = 2 * split.n_items * vector / self.steps_per_epoch
-        mean_items = len(split.train) / split.n_users
+        vector = config.dim * config.number_bytes
+        own = len(split.train) / split.n_users * vector
+        numbers = split.n_items * config.dim / self.steps_per_epoch
         return RoundTraffic(
             n_clients=split.n_users,
             taking_part=split.n_users,
-            up=config.layers * vector + tables,
-            down=config.layers * mean_items * vector + tables,
-            rounds=config.layers + 1,
+            up=config.layers * vector + 2 * numbers * SUMMED_BYTES,
+            down=(config.layers + 1) * own + numbers * config.number_bytes,
+            rounds=config.layers + 2,
         )
 
 

@@ -19,7 +19,14 @@ from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
 from lpgcn.methods.fedgrec import FEDGREC
 from lpgcn.methods.item_knn import ITEM_KNN
-from lpgcn.methods.lp_gcn import LP_GCN, PROTECTS, SUMMARY, LpGcnOptions, as_backbone
+from lpgcn.methods.lp_gcn import (
+    CENTRALISED,
+    LP_GCN,
+    PROTECTS,
+    SUMMARY,
+    LpGcnOptions,
+    as_backbone,
+)
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
 from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.popular import POPULAR
@@ -67,6 +74,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     needs_torch: bool
     fixed: list[str] = []
     """Settings of every training that this one has no use for."""
+    grid: dict[str, tuple[Option, ...]] = {}
+    """What a search tries of its own settings."""
+    meanings: dict[str, str] = {}
+    """Of all settings."""
 
 
 def described(name: str) -> Description:
@@ -75,10 +86,11 @@ def described(name: str) -> Description:
         return Description(
             name=name,
             summary="graph convolution on the whole graph, or federated" if backbone else SUMMARY,
-            protects=PROTECTS,
+            protects=CENTRALISED + PROTECTS if backbone else PROTECTS,
             settings=msgspec.to_builtins(Config(model=name)),
             options={} if backbone else msgspec.to_builtins(LpGcnOptions()),
             needs_torch=False,
+            meanings=_meanings(Config) | _meanings(LpGcnOptions),
         )
     method, plain = find(name), msgspec.to_builtins(configured({"model": name}))
     return Description(
@@ -88,8 +100,21 @@ def described(name: str) -> Description:
         settings={key: plain[key] for key in sorted(method.uses)},
         options=msgspec.to_builtins(method.options()),
         needs_torch=method.needs_torch,
-        fixed=[*IN_ONE_GO, "patience"] if method.in_one_go else [],
+        fixed=list(IN_ONE_GO) if method.in_one_go else [],
+        grid=dict(method.grid),
+        meanings=_meanings(Config) | _meanings(method.options),
     )
+
+
+def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What the fields of a struct are described as."""
+    kind = msgspec.inspect.type_info(struct)
+    assert isinstance(kind, msgspec.inspect.StructType)
+    return {
+        field.name: (field.type.extra_json_schema or {}).get("description", "")
+        for field in kind.fields
+        if isinstance(field.type, msgspec.inspect.Metadata)
+    }
 
 
 def _announced() -> dict[str, EntryPoint]:
@@ -100,7 +125,13 @@ def _announced() -> dict[str, EntryPoint]:
 
 @cache
 def _loaded(point: EntryPoint) -> Method:
-    found = point.load()
+    try:
+        found = point.load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise MethodError(
+            f"the method {point.name!r} of another package cannot be loaded from {point.value}: "
+            f"{error}; mend or uninstall that package"
+        ) from error
     if not isinstance(found, Method):
         raise MethodError(
             f"the entry point {point.name!r} of the group {GROUP} is {point.value}, a "
@@ -112,8 +143,11 @@ def _loaded(point: EntryPoint) -> Method:
 def configured(wanted: dict[str, Any]) -> Config:
     """What is asked for, and all else at the defaults of the model."""
     model = wanted.get("model", Config().model)
-    known = is_backbone(model) or model == LP_GCN
-    defaults: dict[str, Option] = {} if known else dict(find(model).defaults)
+    defaults: dict[str, Any] = {}
+    if model == LP_GCN:
+        defaults = {"mode": "simulated"}
+    elif not is_backbone(model):
+        defaults = dict(find(model).defaults)
     return Config().changed(**{**defaults, **wanted})
 
 

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from lpgcn.protocol.ledger import Traffic
+from lpgcn.protocol.wire.reading import MASKED_BYTES
 from lpgcn.runtime.traffic import TrafficSummary
 
-NUMBER_BYTES: Final = 4
+SUMMED_BYTES: Final = MASKED_BYTES
+"""Of a number that goes into a secure sum, as ours do."""
 
 
 @dataclass(frozen=True)
 class RoundTraffic:
-    """Of one training step. Bytes are those of the numbers alone, four each: the methods say
-    nothing about framing, keys or tags, so theirs are lower bounds."""
+    """Of one training step. Bytes are those of the numbers alone: the methods say nothing about
+    framing, keys or tags, so theirs are lower bounds."""
 
     n_clients: int
     taking_part: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str
     fingerprint: str
     version: str
+    command: str
+    """What was asked for last."""
     metrics: Sequence[str]
     rows: list[Row]
     test: PairedTest | None
@@ -44,6 +48,7 @@ def write_comparison(
         dataset=name,
         fingerprint=done[0].fingerprint if done else "",
         version=__version__,
+        command=shlex.join(["lpgcn", *sys.argv[1:]]),
         metrics=metrics,
         rows=found,
         test=test,
@@ -78,7 +83,8 @@ def _by_layers(outcomes: Sequence[Outcome], found: Sequence[Row]) -> dict[str, d
 def plot_convergence(
     curves: Mapping[str, Sequence[Outcome]], metric: str, path: Path, name: str
 ) -> None:
-    """Validation against epochs, rounds and bytes, the mean of the seeds that have got as far."""
+    """Validation against epochs, rounds and bytes, the mean of the seeds, up to where the first one
+    stops."""
     figure = new_figure(15.0, 4.5)
     panels: Sequence[tuple[str, Callable[[Outcome, int], float | None]]] = (
         ("epochs", lambda one, epoch: float(epoch)),
@@ -123,10 +129,12 @@ def _draw(
         for epoch in one.epochs:
             if epoch.valid and metric in epoch.valid:
                 of_epochs.setdefault(epoch.epoch, []).append(epoch.valid[metric])
+    known = next((one for one in outcomes if one.summary is not None), outcomes[0])
     points = [
         (where, sum(values) / len(values))
         for epoch, values in sorted(of_epochs.items())
-        if (where := place(outcomes[0], epoch)) is not None
+        # A mean over fewer and fewer seeds would jump where one of them stops.
+        if len(values) == len(outcomes) and (where := place(known, epoch)) is not None
     ]
     if points:
         style = "o-" if len(points) == 1 else ("-", "--", ":")[number // 10 % 3]

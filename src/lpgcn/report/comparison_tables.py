@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from lpgcn.methods.comparison.results import Figure, PairedTest, Row
 from lpgcn.report.units import duration, metric_name, size
 
-COLUMNS = ("best epoch", "rounds", "bytes a client", "time")
+COLUMNS = ("best epoch", "rounds", "bytes a client", "time", "seeds")
 
 
 def cells(row: Row, metrics: Sequence[str]) -> list[str]:
@@ -22,8 +22,9 @@ def cells(row: Row, metrics: Sequence[str]) -> list[str]:
         *(_figure(row.metrics[name]) if name in row.metrics else "–" for name in metrics),
         _number(row.best_epoch),
         _number(row.rounds),
-        "–" if row.bytes is None else size(row.bytes),
+        "–" if row.bytes is None else ("≥ " if row.at_least else "") + size(row.bytes),
         "–" if row.seconds is None else duration(row.seconds),
+        f"{row.seeds}",
     ]
 
 
@@ -39,7 +40,7 @@ def remarks(rows: Sequence[Row], test: PairedTest | None) -> list[str]:
     """What stands below the table: who failed and why, who is missing, and who is better."""
     found = [f"{row.label} failed: {why}" for row in rows for why in dict.fromkeys(row.failures)]
     found += [
-        f"{row.label}: {row.unfinished} of {row.seeds + row.unfinished} seeds are not finished."
+        f"{row.label}: {row.unfinished} of {row.planned} runs are not finished."
         for row in rows
         if row.unfinished
     ]

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from lpgcn.config import Config, read_toml
-from lpgcn.methods.method import OF_THE_LOOP
-from lpgcn.methods.registry import configured, described
+from lpgcn.methods.method import OF_THE_LOOP, MethodError
+from lpgcn.methods.registry import configured, described, names
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +45,7 @@ def entries(
     goes before it, for those models that have such a setting.
     """
     chosen = {model: _settings(model, settings) for model in models}
+    _check_files(settings)
     return [
         Entry(
             model=model,
@@ -59,8 +60,10 @@ def entries(
                 }
             ),
         )
-        for seed, model in product(range(seeds), models)
-        for count in (layers if layers and has_layers(model) else (None,))
+        for seed, model in product(range(seeds), dict.fromkeys(models))
+        # What is computed in one go has no seed.
+        if seed == 0 or not described(model).fixed
+        for count in (dict.fromkeys(layers) if layers and has_layers(model) else (None,))
     ]
 
 
@@ -72,6 +75,16 @@ def takes(model: str, name: str) -> bool:
     """Whether a setting that is wanted for all means something to this model."""
     known = described(model)
     return name in known.settings or (name in OF_THE_LOOP and name not in known.fixed)
+
+
+def _check_files(folder: Path | None) -> None:
+    """A file of settings that no model has the name of would be ignored, and nobody would know."""
+    for path in sorted(folder.glob("*.toml")) if folder is not None else ():
+        if path.stem not in names():
+            raise MethodError(
+                f"{path} has the settings of no model; expected the name of one of "
+                f"{', '.join(names())}"
+            )
 
 
 def _settings(model: str, folder: Path | None) -> dict[str, Any]:

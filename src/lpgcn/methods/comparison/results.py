@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from lpgcn.data import Split
 from lpgcn.methods.comparison.entries import Entry
 from lpgcn.methods.comparison.running import failure
+from lpgcn.model.kernels import Float64
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, Summary
-from lpgcn.runtime.runs.saved_model import Recommender
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +64,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rounds: float | None = None
     """To the best epoch, in the mean, as all that follows."""
     bytes: float | None = None
+    at_least: bool = False
+    """Whether the bytes are those of the numbers alone, without framing, keys and tags."""
     seconds: float | None = None
     """Of the whole run."""
     failures: list[str] = []
     unfinished: int = 0
 
+    @property
+    def planned(self) -> int:
+        """Runs, whatever became of them."""
+        return self.seeds + len(self.failures) + self.unfinished
+
 
 class PairedTest(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether two models differ: the mean over seeds of every user's metric, user by user.
+    """Whether two models differ: the mean over these seeds of every user's metric, user by user.
 
     z = mean(d) / (s_d / √n) of the differences d of n users, and p its two-sided tail of the normal
     distribution, which Student's is for hundreds of users.
@@ -86,22 +92,22 @@ class PairedTest(msgspec.Struct, frozen=True, kw_only=True):
     p: float
 
 
-def read_outcomes(entries: Sequence[Entry], out: Path) -> list[Outcome]:
-    """Those that have begun."""
+def finished(entry: Entry, out: Path, fingerprint: str) -> Summary | None:
+    """What came out of a run, if it is done, with these settings, on these data."""
+    summary = RunFolder(entry.folder(out)).summary()
+    if summary is None or (summary.config, summary.fingerprint) != (entry.config, fingerprint):
+        return None
+    return summary
+
+
+def read_outcomes(entries: Sequence[Entry], out: Path, fingerprint: str) -> list[Outcome]:
+    """Of all that are planned, whether they have begun or not."""
     found = []
     for entry in entries:
-        folder = RunFolder(entry.folder(out))
-        why = failure(entry, out)
-        if folder.path.exists() or why:
-            summary = folder.summary()
-            found.append(
-                Outcome(
-                    entry=entry,
-                    epochs=folder.metrics(),
-                    summary=summary,
-                    failure=None if summary else why,
-                )
-            )
+        summary = finished(entry, out, fingerprint)
+        why = None if summary else failure(entry, out)
+        epochs = RunFolder(entry.folder(out)).metrics()
+        found.append(Outcome(entry=entry, epochs=epochs, summary=summary, failure=why))
     return found
 
 
@@ -125,6 +131,7 @@ def _row(label: str, outcomes: Sequence[Outcome]) -> Row:
         best_epoch=_mean([summary.best_epoch for _, summary in done]),
         rounds=_mean([one.rounds(summary.best_epoch) for one, summary in done]),
         bytes=_mean([one.bytes(summary.best_epoch) for one, summary in done]),
+        at_least=any(its.traffic is not None and its.traffic.plan is None for _, its in done),
         seconds=_mean([summary.seconds for _, summary in done]),
         failures=failures,
         unfinished=unfinished,
@@ -136,45 +143,44 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def paired_test(
-    outcomes: Sequence[Outcome], out: Path, split: Split, metric: str
-) -> PairedTest | None:
-    """Between the two best models by this metric, on the seeds that both have finished."""
-    finished = [one for one in outcomes if one.summary is not None]
-    ranked = sorted(rows(finished), key=lambda row: -row.metrics[metric].mean)[:2]
-    if len(ranked) < 2:
-        return None
-    runs = [
-        {one.entry.config.seed: one.entry for one in finished if one.entry.label == row.label}
-        for row in ranked
-    ]
-    seeds = sorted(runs[0].keys() & runs[1].keys())
-    if not seeds:
-        return None
-    means = [_user_means([entries[seed] for seed in seeds], out, split, metric) for entries in runs]
-    difference = means[0] - means[1]
+def paired_test(outcomes: Sequence[Outcome], out: Path, metric: str) -> PairedTest | None:
+    """Between the best model by this metric and the best other one that is not its equal (LP-GCN
+    and its backbone are), on the seeds that both have finished."""
+    runs: dict[str, dict[int, Entry]] = {}
+    for one in outcomes:
+        if one.summary is not None and metric in one.summary.test:
+            runs.setdefault(one.entry.label, {})[one.entry.config.seed] = one.entry
+    means = {row.label: row.metrics[metric].mean for row in rows(outcomes) if row.label in runs}
+    ranked = sorted(means, key=lambda label: -means[label])
+    for other in ranked[1:]:
+        seeds = sorted(runs[ranked[0]].keys() & runs[other].keys())
+        if seeds and runs[ranked[0]][seeds[0]].model != runs[other][seeds[0]].model:
+            pair = [
+                _user_means([runs[label][seed] for seed in seeds], out, metric)
+                for label in (ranked[0], other)
+            ]
+            if (difference := pair[0] - pair[1]).any():
+                return _tested(metric, ranked[0], other, difference)
+    return None
+
+
+def _tested(metric: str, better: str, other: str, difference: Float64) -> PairedTest:
     spread = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    z = float(difference.mean()) / spread if spread else 0.0
+    z = float(difference.mean()) / spread if spread else math.inf
     return PairedTest(
         metric=metric,
-        better=ranked[0].label,
-        other=ranked[1].label,
+        better=better,
+        other=other,
         users=len(difference),
         difference=float(difference.mean()),
         p=math.erfc(abs(z) / math.sqrt(2)),
     )
 
 
-def _user_means(
-    entries: Sequence[Entry], out: Path, split: Split, metric: str
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _user_means(entries: Sequence[Entry], out: Path, metric: str) -> Float64:
     """A user's metric, in the mean of some runs of a model."""
-    k = int(metric.partition("@")[2])
-    of_runs = []
-    for entry in entries:
-        model = Recommender.load(entry.folder(out))
-        of_runs.append(model.user_metrics(split, (k,)).values[metric])
-    mean: np.ndarray[tuple[int], np.dtype[np.float64]] = np.mean(of_runs, axis=0)
+    found = [RunFolder(entry.folder(out)).user_metrics()[metric] for entry in entries]
+    mean: Float64 = np.mean(found, axis=0)
     return mean
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from lpgcn.config import write_toml
+from lpgcn.config import read_config, write_toml
 from lpgcn.files import write_atomically
 from lpgcn.methods.comparison.entries import Entry
 from lpgcn.runtime.runs.source import Source
@@ -44,6 +44,7 @@ def run_all(
     """Run them, so many at a time; each is given back when it has ended, well or badly. `look` is
     called again and again with those under way. Whoever stops listening ends them all."""
     waiting, running = list(pending), list[_Job]()
+    threads = threads or max(1, (os.cpu_count() or 1) // jobs)
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -65,23 +66,28 @@ def failure(entry: Entry, out: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
-def _start(source: Source, entry: Entry, out: Path, threads: int | None) -> _Job:
+def _start(source: Source, entry: Entry, out: Path, threads: int) -> _Job:
     folder = entry.folder(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    had_failed = failure(entry, out) is not None and not (folder / "summary.json").exists()
     _beside(folder, _FAILURE).unlink(missing_ok=True)
     config = _beside(folder, _CONFIG)
     write_toml(config, msgspec.to_builtins(entry.config))
     words = [*source_flags(source), "--config", str(config), "--out", str(folder), "--json"]
-    if (folder / "config.toml").exists():
-        words.append("--resume")
-    if threads is not None:
-        words += ["--threads", str(threads)]
+    if (saved := folder / "config.toml").exists():
+        # What failed with other settings begins anew; what is done with others is not touched.
+        failed_otherwise = had_failed and read_config(saved) != entry.config
+        words.append("--overwrite" if failed_otherwise else "--resume")
+    words += ["--threads", str(threads)]
+    # Those of BLAS and torch, which no flag reaches.
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     with _beside(folder, _LOG).open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lpgcn", "train", *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **limits},
             # Ctrl-C goes to the comparison alone, which ends its runs itself.
             start_new_session=True,
         )
@@ -111,7 +117,8 @@ def _note_failure(job: _Job) -> None:
     lines = _beside(job.folder, _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
     said = next((line for line in reversed(lines) if line.startswith("error:")), "")
     if code < 0:
-        said = f"ended by {signal.Signals(-code).name}; is there memory enough?"
+        memory = "; is there memory enough?" if -code == signal.SIGKILL else ""
+        said = f"ended by {signal.Signals(-code).name}{memory}"
     why = said.removeprefix("error:").strip() or f"exit code {code}"
     write_atomically(_beside(job.folder, _FAILURE), why.encode())
 

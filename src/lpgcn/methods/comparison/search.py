@@ -1,4 +1,5 @@
-"""The paper's grids: λ, layers and β of whoever has them, decided on validation data alone."""
+"""The paper's grids, λ and layers of whoever has them, and those of a method's own settings:
+decided on validation data alone."""
 
 from __future__ import annotations
 
@@ -19,8 +20,6 @@ SETTINGS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {"reg": (1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "layers": (1, 2, 3, 4)}
 )
 """Fields of a configuration, and their values in the paper's section 6.2."""
-OPTIONS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType({"beta": (0.2, 0.4, 0.6, 0.8)})
-"""Settings that only some methods have."""
 
 
 def candidates(entry: Entry) -> list[Entry]:
@@ -29,15 +28,16 @@ def candidates(entry: Entry) -> list[Entry]:
     axes = {name: values for name, values in SETTINGS.items() if name in known.settings}
     if entry.variant:
         axes.pop("layers", None)
-    own = {name: values for name, values in OPTIONS.items() if name in known.options}
+    own = known.grid
     found = []
     for point in product(*axes.values(), *own.values()):
         values = dict(zip((*axes, *own), point, strict=True))
         settings: dict[str, Any] = {name: values[name] for name in axes}
         option = {**entry.config.option, **{name: values[name] for name in own}}
         config = configured({**msgspec.to_builtins(entry.config), **settings, "option": option})
-        variant = " ".join(f"{name}={value:g}" for name, value in values.items())
-        found.append(Entry(model=entry.model, variant=variant or entry.variant, config=config))
+        variant = " ".join(f"{name}={value}" for name, value in values.items())
+        variant = f"{entry.variant} {variant}".strip()
+        found.append(Entry(model=entry.model, variant=variant, config=config))
     return found
 
 
@@ -51,10 +51,10 @@ def chosen(outcomes: Sequence[Outcome], metric: str) -> Entry | None:
     return max(measured)[2] if measured else None
 
 
-def write_chosen(entry: Entry, folder: Path) -> Path:
+def write_chosen(entry: Entry, label: str, folder: Path) -> Path:
     """A configuration for `--settings`, without the seed."""
     values = msgspec.to_builtins(entry.config)
     values.pop("seed")
-    path = folder / f"{entry.model}.toml"
+    path = folder / f"{label.replace(' ', '-')}.toml"
     write_toml(path, values)
     return path

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -32,6 +33,7 @@ from lpgcn.data.written import check_can_be_written, write_split
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping, UserMetrics
 from lpgcn.files import check_folder, storing, write_atomically
+from lpgcn.model.kernels import Float64
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
 from lpgcn.terms import Term, write_terms
@@ -250,6 +252,17 @@ class RunFolder:
         arrays: dict[str, Any] = {"user": user_ids.values[found.users], **found.values}
         np.savez_compressed(content, allow_pickle=False, **arrays)
         write_atomically(self._user_metrics, content.getvalue())
+
+    def user_metrics(self) -> dict[str, Float64]:
+        """What `write_user_metrics` wrote, but for the ids: equal in all runs on the same data."""
+        try:
+            with np.load(self._user_metrics, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files if name != "user"}
+        except (OSError, ValueError, BadZipFile) as error:
+            raise RunFolderError(
+                f"{self._user_metrics} cannot be read: {error}; `lpgcn evaluate` measures the "
+                "model again"
+            ) from error
 
     def summary(self) -> Summary | None:
         """What came out, if the run is finished."""
