@@ -28,7 +28,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.factorisation import Factorisation
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.kernels import Floats, Int64, Integers
 from lpgcn.model.propagation import Nodes
 from lpgcn.ragged import Ragged
@@ -111,13 +111,13 @@ class FedGRec(Factorisation):
         L orders of all items up, in a secure sum that must not tell which it has, and down."""
         rounds = super().traffic()
         assert rounds is not None
-        orders = self._config.layers * self._adam["items"].parameter.size * NUMBER_BYTES
-        synchronising = orders * rounds.n_clients / self._every / rounds.taking_part
+        orders = self._config.layers * self._adam["items"].parameter.size
+        numbers = orders * rounds.n_clients / self._every / rounds.taking_part
         return RoundTraffic(
             n_clients=rounds.n_clients,
             taking_part=rounds.taking_part,
-            up=rounds.up + synchronising,
-            down=rounds.down + synchronising,
+            up=rounds.up + numbers * SUMMED_BYTES,
+            down=rounds.down + numbers * self._config.number_bytes,
         )
 
 

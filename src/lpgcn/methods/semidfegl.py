@@ -35,7 +35,7 @@ from lpgcn.evaluation.scorers import ClusteredVectors
 from lpgcn.methods.clustering import spherical_k_means
 from lpgcn.methods.factorisation import Factorisation
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.kernels import Float64
@@ -168,7 +168,7 @@ class SemiDfegl(Factorisation):
     def traffic(self) -> RoundTraffic:
         """2L exchanges of everybody with its group: a vector up, and one for each of its linked
         items down. A round: the vectors of these items down, and their gradients up."""
-        vector = self._config.dim * NUMBER_BYTES
+        vector = self._config.dim * self._config.number_bytes
         linked = len(self._users.segments.values) / self._train.n_users * vector
         exchanges = 2 * self._config.layers
         share = 1 / self.steps_per_epoch
