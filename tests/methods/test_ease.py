@@ -10,6 +10,7 @@ from lpgcn.data import Interactions
 from lpgcn.errors import LpgcnError
 from lpgcn.methods import ease
 from lpgcn.methods.ease import Ease, NotEnoughMemoryError, check_memory, sweep
+from lpgcn.methods.products import subtract_product
 from lpgcn.model.kernels import Float64
 from lpgcn.model.kernels.threads import Threads
 
@@ -66,17 +67,31 @@ def test_no_other_weights_without_a_diagonal_are_better() -> None:
         assert loss < its
 
 
-def test_sweeping_all_blocks_gives_minus_the_inverse_and_leaves_the_rest_alone() -> None:
-    half = np.random.default_rng(8).standard_normal((30, 30))
-    whole = half @ half.T + np.eye(30)
-    matrix, bounds = np.tril(whole), [0, 8, 16, 24, 30]
-    above = np.triu(np.ones((30, 30)), 8) > 0
-    matrix[above] = 77.0
+def test_sweeping_all_blocks_in_any_order_gives_minus_the_inverse() -> None:
+    half = np.random.default_rng(8).standard_normal((300, 300))
+    whole = half @ half.T / 300 + np.eye(300)
+    matrix, bounds = np.tril(whole), [0, 80, 160, 240, 300]
+    far = np.triu(np.ones((300, 300)), 100) > 0
+    matrix[far] = 77.0
     for number in (2, 0, 3, 1):
-        sweep(matrix, bounds, number)
-    assert np.allclose(np.tril(matrix), -np.tril(np.linalg.inv(whole)))
-    strictly = np.kron(np.triu(np.ones((4, 4)), 1), np.ones((8, 8)))[:30, :30] > 0
-    assert (matrix[strictly] == np.where(above, 77.0, 0.0)[strictly]).all()
+        sweep(matrix, bounds, number, Threads(2))
+    assert np.allclose(np.tril(matrix), -np.tril(np.linalg.inv(whole)), rtol=0, atol=1e-12)
+    assert (matrix[far] == 77.0).all()
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize(("n", "columns", "width"), [(1, 1, 1), (67, 67, 5), (130, 33, 9)])
+def test_products_are_subtracted(n: int, columns: int, width: int, lower: bool) -> None:
+    draw = np.random.default_rng(n)
+    left, right = draw.standard_normal((n, width)), draw.standard_normal((columns, width))
+    found = draw.standard_normal((n, columns))
+    expected = found - left @ right.T
+    again = found.copy()
+    subtract_product(found, left, right, Threads(2), lower=lower)
+    subtract_product(again, left, right, Threads(1), lower=lower)
+    kept = np.tril(np.ones_like(found)) > 0 if lower else np.ones_like(found) > 0
+    assert np.allclose(found[kept], expected[kept], rtol=0, atol=1e-13)
+    assert found.tobytes() == again.tobytes()
 
 
 def test_a_model_that_was_not_kept_is_computed_again_in_the_same_bits(
@@ -97,7 +112,7 @@ def test_a_model_that_was_not_kept_is_computed_again_in_the_same_bits(
 def test_memory_is_looked_at_first() -> None:
     check_memory(40_981, 4, 8_000_000_000)
     check_memory(10**9, 4, None)
-    with pytest.raises(NotEnoughMemoryError, match=r"needs 14\.8 GB .* found 8\.0 GB .* float32"):
+    with pytest.raises(NotEnoughMemoryError, match=r"needs 14\.1 GB .* found 8\.0 GB .* float32"):
         check_memory(40_981, 8, 8_000_000_000)
     with pytest.raises(LpgcnError, match="--k-core") as refused:
         check_memory(91_599, 4, 24_000_000_000)

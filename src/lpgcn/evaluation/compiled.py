@@ -122,7 +122,7 @@ def _rank(first, last, users, items, panels, order, offsets, masked, apart, top,
                             scores[user],
                         )
     for user in range(first, last):
-        _sort(top[user], scores[user])
+        sort_best(top[user], scores[user])
 
 
 @njit(nogil=True, cache=True)
@@ -134,8 +134,8 @@ def _best(first, last, scores, offsets, masked, top, best):
         for j in range(scores.shape[1]):
             # Of equal ones the first stays.
             if scores[row, j] > best[row, 0]:
-                _replace_worst(top[row], best[row], top.shape[1], j, scores[row, j])
-        _sort(top[row], best[row])
+                replace_worst(top[row], best[row], top.shape[1], j, scores[row, j])
+        sort_best(top[row], best[row])
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
@@ -153,7 +153,7 @@ def _admit(products, start, user, items, apart, least, top, scores):
         if products[j] >= least:
             score = _dot(user, items[start + j])
             if score > scores[0] or (score == scores[0] and start + j < top[0]):
-                _replace_worst(top, scores, len(top), start + j, score)
+                replace_worst(top, scores, len(top), start + j, score)
                 if scores[0] > -np.inf:
                     least = products.dtype.type(scores[0] - apart)
     return least
@@ -169,7 +169,7 @@ def _dot(user, item):
 
 
 @njit(nogil=True, cache=True)
-def _replace_worst(top, scores, size, item, score):
+def replace_worst(top, scores, size, item, score):
     """Put an item in the place of the top of the heap that the first `size` places are."""
     place = 0
     while 2 * place + 1 < size:
@@ -186,9 +186,9 @@ def _replace_worst(top, scores, size, item, score):
 
 
 @njit(nogil=True, cache=True)
-def _sort(top, scores):
+def sort_best(top, scores):
     """Best first: the worst of the heap goes to its end, again and again."""
     for last in range(len(top) - 1, 0, -1):
         item, score = top[last], scores[last]
         top[last], scores[last] = top[0], scores[0]
-        _replace_worst(top, scores, last, item, score)
+        replace_worst(top, scores, last, item, score)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from lpgcn.evaluation.compiled import replace_worst, sort_best
+
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
@@ -27,7 +29,7 @@ def fill_lower(first, last, users_of, users, items_of, items, out):
 @_compiled
 def nearest(first, last, users_of, users, items_of, items, weight, scale, shrinkage, near, value):
     """The k items with the greatest c_ij / (s_i·s_j + h) for each item i from first to last, first
-    the greatest, then the lowest; -1 where there are no more with any. Not i itself."""
+    the greatest, then the lowest. Not i itself. `near` and `value` hold -1 and -inf."""
     n, k = len(users_of) - 1, near.shape[1]
     total, met = np.zeros(n), np.empty(n, np.int64)
     for i in range(first, last):
@@ -38,23 +40,11 @@ def nearest(first, last, users_of, users, items_of, items, weight, scale, shrink
                     met[count] = j
                     count += 1
                 total[j] += weight[u]
-        found = 0
-        # Ascending, so that of equal ones the lowest comes first.
+        # Ascending, so that of equal ones the lowest stay.
         for j in np.sort(met[:count]):
             if j != i:
                 similarity = total[j] / (scale[i] * scale[j] + shrinkage)
-                found = _insert(near[i], value[i], found, k, j, similarity)
+                if similarity > value[i, 0]:
+                    replace_worst(near[i], value[i], k, j, similarity)
             total[j] = 0.0
-
-
-@_compiled
-def _insert(near, value, found, k, item, similarity):
-    """Into a list that falls; returns its new length."""
-    if found == k and similarity <= value[k - 1]:
-        return found
-    place = min(found, k - 1)
-    while place > 0 and value[place - 1] < similarity:
-        near[place], value[place] = near[place - 1], value[place - 1]
-        place -= 1
-    near[place], value[place] = item, similarity
-    return min(found + 1, k)
+        sort_best(near[i], value[i])

@@ -32,9 +32,9 @@ from lpgcn.ragged import Ragged
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import available_memory
 
-BLOCK: Final = 1 << 10
+BLOCK: Final = 1 << 9
 _PANELS: Final = 4
-"""Of BLOCK columns: A_ik, A_ik·D, a product, and some room."""
+"""Of BLOCK columns: A_ik and A_ik·D, and both as products take them."""
 
 
 class NotEnoughMemoryError(MethodError):
@@ -76,7 +76,7 @@ class Ease(Computed):
         self._matrix.reshape(-1)[:: n + 1] += self._regularisation
 
     def part(self, number: int) -> None:
-        sweep(self._matrix, self._bounds, number)
+        sweep(self._matrix, self._bounds, number, self._threads)
         if number == self.steps_per_epoch - 1:
             to_weights(self._matrix, self._bounds)
 
@@ -95,22 +95,19 @@ def check_memory(n_items: int, itemsize: int, available: int | None) -> None:
         )
 
 
-def sweep(matrix: Floats, bounds: list[int], number: int) -> None:
-    """The block between two bounds, in the lower triangle; above the diagonal blocks nothing is
-    looked at or changed."""
+def sweep(matrix: Floats, bounds: list[int], number: int, threads: Threads) -> None:
+    """The block between two bounds, in the lower triangle; what is far above the diagonal is
+    neither looked at nor changed."""
+    from lpgcn.methods.products import subtract_product
+
     first, last = bounds[number : number + 2]
     pivot = _symmetric(matrix[first:last, first:last].astype(np.float64))
     inverse = np.linalg.inv(pivot).astype(matrix.dtype)
     panel = np.zeros((len(matrix), last - first), dtype=matrix.dtype)
     panel[:first], panel[last:] = matrix[first:last, :first].T, matrix[last:, first:last]
-    mapped = panel @ inverse
-    product = np.empty((BLOCK * len(matrix),), dtype=matrix.dtype)
-    for row in range(len(bounds) - 1):
-        begin, end = bounds[row : row + 2]
-        if row != number:
-            part = product[: (end - begin) * end].reshape(end - begin, end)
-            np.matmul(mapped[begin:end], panel[:end].T, out=part)
-            matrix[begin:end, :end] -= part
+    mapped = np.zeros_like(panel)
+    subtract_product(mapped, panel, -inverse, threads)
+    subtract_product(matrix, mapped, panel, threads, lower=True)
     matrix[first:last, :first], matrix[last:, first:last] = mapped[:first].T, mapped[last:]
     matrix[first:last, first:last] = -inverse
 

@@ -63,7 +63,7 @@ class ItemKnn(Computed):
 
     def begin(self) -> None:
         self._near = np.full((self._train.n_items, self._k), -1, dtype=np.int64)
-        self._similarity = np.zeros((self._train.n_items, self._k))
+        self._similarity = np.full((self._train.n_items, self._k), -np.inf)
 
     def part(self, number: int) -> None:
         from lpgcn.methods.co_occurrence import nearest
