@@ -71,6 +71,15 @@ class Purpose(IntEnum):
     """Of the matrices of a backbone, of which every party has a copy."""
     USER_CLUSTER = 28
     """Where the clustering of users by their vectors begins."""
+    PERCEPTRON = 32
+    """The matrices of a compared method that has any."""
+    DROPOUT = 33
+    LATENT = 34
+    """The noise of a variational auto-encoder."""
+    PRIVACY_NOISE = 35
+    PSEUDO_ITEM = 36
+    PSEUDO_GRADIENT = 37
+    CLUSTER = 38
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
@@ -170,3 +179,14 @@ def integers(
 def permutation(seed: int, purpose: Purpose, size: int, step: int = 0) -> Int64:
     """A random order of range(size): the entities sorted by 64 random bits of their own."""
     return np.argsort(words(seed, purpose, np.arange(size), step)[:, 0], kind="stable")
+
+
+def normal(
+    seed: int, purpose: Purpose, entities: Entities, step: int = 0, *, count: int = 1
+) -> npt.NDArray[np.float64]:
+    """Standard normal numbers: shape (entities, count). Two uniform numbers make two of them (Box
+    and Muller, 1958); 1 − uniform is never zero."""
+    pairs = uniform(seed, purpose, entities, step, count=count + count % 2)
+    radius, angle = np.sqrt(-2 * np.log(1 - pairs[:, 0::2])), 2 * np.pi * pairs[:, 1::2]
+    both = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=2)
+    return both.reshape(len(pairs), -1)[:, :count]

@@ -18,6 +18,7 @@ from lpgcn.methods.ease import EASE
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
 from lpgcn.methods.fedgrec import FEDGREC
+from lpgcn.methods.fedpergnn import FEDPERGNN
 from lpgcn.methods.item_knn import ITEM_KNN
 from lpgcn.methods.lp_gcn import (
     CENTRALISED,
@@ -28,7 +29,10 @@ from lpgcn.methods.lp_gcn import (
     as_backbone,
 )
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError, check_torch, unknown
+from lpgcn.methods.mult_vae import MULT_VAE
+from lpgcn.methods.ncf import FEDNCF, NCF
 from lpgcn.methods.p_gcn import P_GCN
+from lpgcn.methods.perfedrec import PERFEDREC
 from lpgcn.methods.popular import POPULAR
 from lpgcn.methods.semidfegl import SEMIDFEGL
 from lpgcn.model.backbones import BACKBONES, announced, is_backbone
@@ -41,7 +45,10 @@ from lpgcn.terms import Term
 
 GROUP: Final = "lpgcn.methods"
 
-METHODS: Final = (POPULAR, ITEM_KNN, EASE, BPR, FEDMF, P_GCN, FEDGREC, SEMIDFEGL)
+METHODS: Final = (
+    POPULAR, ITEM_KNN, EASE, BPR, NCF, MULT_VAE,
+    FEDMF, FEDNCF, FEDPERGNN, P_GCN, FEDGREC, PERFEDREC, SEMIDFEGL,
+)  # fmt: skip
 """In the order in which they are shown."""
 
 

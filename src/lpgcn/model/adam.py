@@ -20,7 +20,8 @@ STATE: Final = ("parameter", "mean", "square", "steps", "kept")
 class Gradient:
     """∂Loss/∂θ = factor·integers + decay·θ: what arrived on the grid, and the regulariser."""
 
-    integers: Integers
+    integers: Integers | Floats
+    """Numbers of any kind where autograd makes them."""
     factor: Float64
     """For each row: the step of the grid, the scaling of the node, and 1/B."""
     decay: Float64

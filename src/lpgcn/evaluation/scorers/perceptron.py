@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.evaluation.scorers.scorer import Arrays, rows_of
+from lpgcn.evaluation.scorers.scorer import Arrays, blocks, rows_of
 from lpgcn.model.kernels import Floats, Int64
 from lpgcn.ragged import Ragged
 
-_ITEMS_AT_ONCE = 1 << 13
+_PAIRS_AT_ONCE = 1 << 15
+"""Products of fewer rows would wait for BLAS's threads more than they compute."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,12 @@ class Perceptron:
         of_users = self.users[users] @ self.weights[0][:d] + self.biases[0]
         of_items = self.items @ self.weights[0][d:]
         found = np.empty((len(users), self.n_items), dtype=self.items.dtype)
-        for first in range(0, self.n_items, _ITEMS_AT_ONCE):
-            part = slice(first, first + _ITEMS_AT_ONCE)
-            for row, user in enumerate(of_users):
-                found[row, part] = self._behind(np.maximum(user + of_items[part], 0))
+        for rows in blocks(np.arange(len(users)), self.n_items, 8 * _PAIRS_AT_ONCE):
+            for first in range(0, self.n_items, _PAIRS_AT_ONCE):
+                part = slice(first, first + _PAIRS_AT_ONCE)
+                hidden = np.maximum(of_users[rows, None] + of_items[part], 0)
+                pairs = self._behind(hidden.reshape(-1, hidden.shape[2]))
+                found[rows, part] = pairs.reshape(hidden.shape[:2])
         return found
 
     def _behind(self, hidden: Floats) -> Floats:

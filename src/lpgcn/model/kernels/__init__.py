@@ -135,7 +135,7 @@ class Kernels(Protocol):
         parameter: Floats,
         mean: Floats,
         square: Floats,
-        gradient: Integers,
+        gradient: Integers | Floats,
         factor: Float64,
         decay: Float64,
         rate: float,

@@ -156,7 +156,7 @@ class Compiled:
         parameter: Floats,
         mean: Floats,
         square: Floats,
-        gradient: Integers,
+        gradient: Integers | Floats,
         factor: Float64,
         decay: Float64,
         rate: float,

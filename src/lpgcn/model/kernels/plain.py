@@ -142,7 +142,7 @@ class Plain:
         parameter: Floats,
         mean: Floats,
         square: Floats,
-        gradient: Integers,
+        gradient: Integers | Floats,
         factor: Float64,
         decay: Float64,
         rate: float,
