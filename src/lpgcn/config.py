@@ -35,6 +35,8 @@ MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
 LEAST_TEMPERATURE: Final = 0.075
 """From about .0704 down, e^(−2/τ) is below half of 2^-40, to whose multiples softmax rounds."""
+PAPERS_OWN: Final = ("lightgcn", "lightgcn+")
+"""The backbones that the paper is about."""
 Option = bool | int | float | str
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 

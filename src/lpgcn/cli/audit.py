@@ -18,8 +18,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
-from lpgcn.config import Config, Suite, VirtualDraw
-from lpgcn.model.backbones import PAPERS_OWN
+from lpgcn.config import PAPERS_OWN, Config, Suite, VirtualDraw
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from lpgcn.config import Config, ConfigError
+from lpgcn.config import PAPERS_OWN, Config, ConfigError
 from lpgcn.model.backbones.backbone import (
     BUILDING,
     Backbone,
@@ -39,9 +39,6 @@ BACKBONES: Final[Mapping[str, str]] = {
     "ngcf": f"{_HOUSE}.ngcf:NGCF",
 }
 """Where each of them is."""
-PAPERS_OWN: Final = ("lightgcn", "lightgcn+")
-"""Those that the paper trains."""
-
 
 GROUP: Final = "lpgcn.backbones"
 """Of the entry points that announce one."""
