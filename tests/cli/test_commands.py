@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -224,6 +225,25 @@ def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
     assert report("evaluate", out)["test_users"] == 12
     path.write_text(path.read_text() + "u1,i8\n")
     assert "data has changed" in report("evaluate", out, exit_code=2)["error"]["message"]
+
+
+def test_files_without_a_header_and_without_a_validation_part(tmp_path: Path) -> None:
+    triples = [(user, (user + item) % 14, 1 + item % 5) for user in range(12) for item in range(10)]
+    lines = ["::".join(map(str, triple)) + "\n" for triple in triples]
+    (tmp_path / "ratings.dat.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    asked = ["--train", tmp_path / "ratings.dat.gz", "--columns", "1,2,3", "--min-rating", "2"]
+    shown = report("data", "show", "mine", *asked)
+    assert (shown["users"], shown["items"]) == (12, 14)
+    assert sum(part["interactions"] for part in shown["parts"].values()) == 96
+    words = ["train", *asked, "--out", tmp_path / "named", *QUICK]
+    assert report(*words)["dataset"] == "ratings"
+    (tmp_path / "train.txt").write_text("".join(f"{u} {i}\n" for u, i, _ in triples))
+    (tmp_path / "test.txt").write_text("".join(f"{u} 99\n" for u in range(15)))
+    parts = ["--train", tmp_path / "train.txt", "--test", tmp_path / "test.txt"]
+    result = run("train", *parts, "--valid-ratio", "0.2", "--out", tmp_path / "run", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "3 users have no training items and are left out, the first is user 12" in result.stderr
+    assert "96 interactions to train on, 24 to validate, 12 to test" in result.stderr
 
 
 def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
