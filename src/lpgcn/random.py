@@ -79,7 +79,6 @@ class Purpose(IntEnum):
     PRIVACY_NOISE = 35
     PSEUDO_ITEM = 36
     PSEUDO_GRADIENT = 37
-    CLUSTER = 38
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

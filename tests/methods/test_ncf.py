@@ -10,6 +10,7 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.ncf import NeuralFiltering
+from lpgcn.methods.traffic import SUMMED_BYTES
 from lpgcn.model.batches import Batch
 from lpgcn.model.kernels import Float64, Int64
 from lpgcn.runtime.engines.engine import Tables
@@ -107,10 +108,10 @@ def test_a_round_changes_only_vectors_of_its_users_and_all_that_is_shared(split:
 
 
 def test_what_a_client_sends(split: Split) -> None:
-    """Item vectors and the perceptron, four bytes a number, both ways."""
+    """Item vectors and the perceptron, in float64 down and as summands up."""
     traffic = learner(split, 20).traffic()
     assert traffic is not None
     numbers = split.n_items * 5 + 10 * 10 + 10 + 10 * 5 + 5 + 5
-    assert (traffic.up, traffic.down) == (4 * numbers, 4 * numbers)
+    assert (traffic.up, traffic.down) == (SUMMED_BYTES * numbers, 8 * numbers)
     assert (traffic.n_clients, traffic.taking_part) == (60, 20)
     assert learner(split).traffic() is None

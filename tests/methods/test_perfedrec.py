@@ -9,7 +9,8 @@ import pytest
 
 from lpgcn.config import Config
 from lpgcn.data import Split
-from lpgcn.methods.perfedrec import PerFedRec, PerFedRecOptions, clustered
+from lpgcn.methods.clustering import moved, spherical_k_means
+from lpgcn.methods.perfedrec import PerFedRec, PerFedRecOptions
 from lpgcn.model.batches import Batch
 from lpgcn.model.kernels import Float64
 from lpgcn.random import Purpose, normal
@@ -123,10 +124,16 @@ def test_users_are_put_into_clusters_every_few_epochs(made: PerFedRec) -> None:
     assert not np.array_equal(made.state()["cluster"], at_first)
 
 
-def test_clusters_that_are_apart_are_found() -> None:
+def test_a_cluster_keeps_its_number_while_its_vectors_move() -> None:
+    """All differences belong to numbers."""
     centres = np.array([[0.0, 9.0], [9.0, 0.0], [-9.0, -9.0]])
     truth = np.arange(90) % 3
-    vectors = centres[truth] + normal(0, Purpose.CLUSTER, np.arange(90), count=2)
-    assert np.array_equal(clustered(vectors, vectors[[0, 1, 2]]), truth)
-    # One that nobody is near stays empty, and harms nobody.
-    assert set(clustered(vectors, np.vstack((centres, [[1e3, 1e3]])))) == {0, 1, 2}
+    noise = normal(0, Purpose.USER_CLUSTER, np.arange(90), count=2)
+    before, found = spherical_k_means(centres[truth] + noise, 3, 0, Purpose.USER_CLUSTER)
+    assert len(set(zip(before, truth, strict=True))) == 3
+    turned = (centres[truth] + noise) @ np.array([[0.0, 1.0], [-1.0, 0.0]])
+    assert np.array_equal(moved(turned, before, found)[0], before)
+    # One that nobody is with stays where it was, and harms nobody.
+    aside = np.vstack((found, -found[:1]))
+    after, kept = moved(centres[truth] + noise, before, aside)
+    assert np.array_equal(after, before) and np.array_equal(kept[3], aside[3])

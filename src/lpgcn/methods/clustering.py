@@ -21,15 +21,28 @@ def spherical_k_means(
 ) -> tuple[Int64, Float64]:
     """The cluster of every row, and the centres, of length 1; there are at least k rows."""
     directions = _directions(rows)
-    centres = _begin(directions, uniform(seed, purpose, np.arange(k), step)[:, 0])
+    return _rounds(directions, _begin(directions, uniform(seed, purpose, np.arange(k), step)[:, 0]))
+
+
+def moved(rows: Float64, cluster: Int64, centres: Float64) -> tuple[Int64, Float64]:
+    """What `spherical_k_means` says, begun by the clusters that there were when the rows were
+    others: a cluster keeps its number."""
+    directions = _directions(rows)
+    return _rounds(directions, _centred(directions, cluster, centres))
+
+
+def _rounds(directions: Float64, centres: Float64) -> tuple[Int64, Float64]:
     for _ in range(ROUNDS):
-        cluster = np.argmax(directions @ centres.T, axis=1)
-        sums = np.zeros_like(centres)
-        np.add.at(sums, cluster, directions)
-        # A centre that nobody is with stays where it is.
-        there = np.bincount(cluster, minlength=k) > 0
-        centres[there] = _directions(sums[there])
+        centres = _centred(directions, np.argmax(directions @ centres.T, axis=1), centres)
     return np.argmax(directions @ centres.T, axis=1), centres
+
+
+def _centred(directions: Float64, cluster: Int64, centres: Float64) -> Float64:
+    """The centres of clusters; one that nobody is with stays where it is."""
+    sums = np.zeros_like(centres)
+    np.add.at(sums, cluster, directions)
+    there = np.bincount(cluster, minlength=len(centres)) > 0
+    return np.where(there[:, None], _directions(sums), centres)
 
 
 def _directions(rows: Float64) -> Float64:

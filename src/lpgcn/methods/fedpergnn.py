@@ -31,7 +31,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation import Vectors
 from lpgcn.methods.autograd import Parameters, gradients, weighted_sums
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels import Float64, Floats, Int64
@@ -229,8 +229,8 @@ class FedPerGnn:
         return RoundTraffic(
             n_clients=n_users,
             taking_part=n_users / self.steps_per_epoch,
-            up=up * NUMBER_BYTES,
-            down=down * NUMBER_BYTES,
+            up=up * self._config.number_bytes,
+            down=down * self._config.number_bytes,
         )
 
 

@@ -200,5 +200,6 @@ MULT_VAE: Final = Method(
     protects="Nothing: the data centre has all interactions. (FedVAE sends the gradients of the "
     "same model, whose last layer alone tells what a client has.)",
     uses=LEARNING | {"dtype"},
+    grid={"beta": (0.2, 0.4, 0.6, 0.8)},
     needs_torch=True,
 )

@@ -22,7 +22,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation.scorers import Perceptron
 from lpgcn.methods.autograd import Leaf, Parameters, xavier
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels import Floats
@@ -90,12 +90,12 @@ class NeuralFiltering:
         if self._users_a_round is None:
             return None
         n_users = len(self._sampler.members)
-        shared_bytes = sum(self._parameters[name].size for name in SHARED) * NUMBER_BYTES
+        shared = sum(self._parameters[name].size for name in SHARED)
         return RoundTraffic(
             n_clients=n_users,
             taking_part=n_users / self.steps_per_epoch,
-            up=shared_bytes,
-            down=shared_bytes,
+            up=shared * SUMMED_BYTES,
+            down=shared * self._config.number_bytes,
         )
 
 
@@ -164,7 +164,7 @@ FEDNCF: Final = Method(
     fit=fit_fedncf,
     options=UserRounds,
     protects="Single gradients, by a secure sum; a client's vector never leaves it. Whoever sees "
-    "the item vectors before and after a round sees which items its hundred clients touched, and "
+    "the item vectors before and after a round sees which items its clients touched, and "
     "from many rounds, who has what can be guessed.",
     uses=FACTORS | {"dtype"},
     needs_torch=True,

@@ -14,8 +14,8 @@ score an item, and their mean counts. They differ in their parameters:
               client's own: like e_u, these are in no sum
 
 The BPR loss of the mean score, with ½λ‖·‖² of the samples' e_u, e_i and δ_i^c, trains all of them.
-The server puts users with near vectors e_u, which it is sent for that, into clusters (Lloyd's
-k-means, from the clusters before). Items, matrices and differences are added up by secure sums.
+The server puts users into clusters by the directions of their vectors e_u, which it is sent for
+that (k-means, from the clusters before). Gradients of what is shared are added by secure sums.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation.scorers import ClusteredVectors
 from lpgcn.methods.autograd import Parameters, weighted_sums, xavier
+from lpgcn.methods.clustering import moved, spherical_k_means
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import NUMBER_BYTES, RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels import Float64, Floats, Int64
 from lpgcn.ragged import Ragged
-from lpgcn.random import Purpose, permutation
+from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine
@@ -43,7 +44,6 @@ from lpgcn.runtime.machine import Machine
 if TYPE_CHECKING:
     import torch
 
-_LLOYD_STEPS: Final = 10
 _MATRICES: Final = ("matrices", "matrix_differences")
 
 
@@ -66,8 +66,10 @@ class PerFedRec:
         user_degrees, item_degrees = split.train.user_degrees, split.train.item_degrees
         product = user_degrees[split.train.users] * item_degrees[split.train.items]
         self._weights = 1 / np.sqrt(product.astype(np.float64))
-        self._parameters = Parameters(initial_tables(split, config, options.clusters), machine)
+        self._clusters = min(options.clusters, split.n_users)
+        self._parameters = Parameters(initial_tables(split, config, self._clusters), machine)
         self._cluster = np.zeros(split.n_users, dtype=np.int64)
+        self._centres = np.zeros((self._clusters, config.dim))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -106,13 +108,12 @@ class PerFedRec:
         return Losses(float(loss.detach()), batch.size)
 
     def _recluster(self, *, first: bool) -> None:
-        users, count = self._parameters["users"], self._options.clusters
-        if first:
-            chosen = permutation(self._config.seed, Purpose.CLUSTER, len(users))[:count]
-            centres = users[chosen]
-        else:
-            centres = means(users, self._cluster, np.zeros((count, users.shape[1])))
-        self._cluster = clustered(users, centres)
+        users = self._parameters["users"].astype(np.float64)
+        self._cluster, self._centres = (
+            spherical_k_means(users, self._clusters, self._config.seed, Purpose.USER_CLUSTER)
+            if first
+            else moved(users, self._cluster, self._centres)
+        )
 
     def _loss(
         self, tensors: dict[str, torch.Tensor], clients: Int64, own: Ragged, client: Int64,
@@ -157,22 +158,23 @@ class PerFedRec:
         )
 
     def state(self) -> Tables:
-        return {**self._parameters.state(), "cluster": self._cluster.copy()}
+        clusters = {"cluster": self._cluster.copy(), "centres": self._centres.copy()}
+        return {**self._parameters.state(), **clusters}
 
     def restore(self, state: Tables) -> None:
         self._parameters.restore(state)
-        self._cluster = np.array(state["cluster"])
+        self._cluster, self._centres = (np.array(state[name]) for name in ("cluster", "centres"))
 
     def traffic(self) -> RoundTraffic | None:
         """The global and the cluster's tables down, their gradients up, and, when there is a
         clustering, a client's vector."""
-        n_users, d = self._train.n_users, self._config.dim
+        n_users, d, number = self._train.n_users, self._config.dim, self._config.number_bytes
         tables = 2 * (self._train.n_items * d + 2 * d * d)
         return RoundTraffic(
             n_clients=n_users,
             taking_part=n_users / self.steps_per_epoch,
-            up=(tables + d / self._options.cluster_every) * NUMBER_BYTES,
-            down=tables * NUMBER_BYTES,
+            up=tables * SUMMED_BYTES + d / self._options.cluster_every * number,
+            down=tables * number,
         )
 
 
@@ -230,25 +232,6 @@ def of_models(
         torch.einsum("cd,cde->ce", mine * users, chosen[:, 1]),
     )
     return (everybody + alone) / 3, together / 3
-
-
-def means(vectors: Floats, cluster: Int64, before: Floats) -> Floats:
-    """Of the vectors of each cluster; one that is empty stays where it was."""
-    counts = np.bincount(cluster, minlength=len(before))
-    sums = np.zeros(before.shape)
-    np.add.at(sums, cluster, vectors)
-    return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], before)
-
-
-def clustered(vectors: Floats, centres: Floats) -> Int64:
-    """Lloyd's k-means: for every vector the number of its cluster, from centres to begin with."""
-    found = np.zeros(len(vectors), dtype=np.int64)
-    for _ in range(_LLOYD_STEPS):
-        # ‖x − c‖² but for ‖x‖², which is the same for all centres.
-        distance = np.square(centres).sum(axis=1) - 2 * (vectors @ centres.T)
-        found = distance.argmin(axis=1)
-        centres = means(vectors, found, centres)
-    return found
 
 
 def fit(split: Split, config: Config, options: PerFedRecOptions, machine: Machine) -> PerFedRec:

@@ -9,8 +9,6 @@ from lpgcn.protocol.ledger import Traffic
 from lpgcn.protocol.wire.reading import MASKED_BYTES
 from lpgcn.runtime.traffic import TrafficSummary
 
-NUMBER_BYTES: Final = 4
-"""Of a float32, in which methods with autograd compute."""
 SUMMED_BYTES: Final = MASKED_BYTES
 """Of a number that goes into a secure sum, as ours do."""
 
