@@ -182,8 +182,8 @@ def test_many_runs_are_lines_and_not_columns(both: list[RunRecord]) -> None:
 
 
 def test_a_comparison_writes_a_report(tmp_path: Path) -> None:
-    asked = ["compare", "demo", "--models", "popular", "--seeds", "2", "--out", tmp_path / "all"]
+    asked = ["compare", "demo", "--models", "popular,item-knn", "--out", tmp_path / "all"]
     done = command(*asked, "--report", tmp_path / "all.html")
     assert done.exit_code == 0, done.output
     page = (tmp_path / "all.html").read_text()
-    assert "seed-0" in page and "seed-1" in page and "popular" in page
+    assert "popular/seed-0" in page and "item-knn/seed-0" in page

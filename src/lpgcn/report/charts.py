@@ -50,6 +50,8 @@ class Axis:
     end: float
     show: Format
     logarithmic: bool = False
+    whole: bool = False
+    """Figures are whole numbers, as epochs are."""
 
     def place(self, value: float) -> float:
         low, high, value = map(self._scaled, (self.low, self.high, value))
@@ -64,6 +66,8 @@ class Axis:
         if self.logarithmic:
             return _powers(self.low, self.high, most)
         step = _step(self.high - self.low, most)
+        if self.whole:
+            step = max(1.0, step)
         first = math.ceil(self.low / step - 1e-9)
         return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
@@ -88,8 +92,9 @@ def line_chart(
     ys = [y for one in series for _, y in one.points]
     low, high = _range(ys, from_zero=from_zero)
     across = Axis(
-        x_label, min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, logarithmic=logarithmic, show=number
-    )
+        x_label, min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, number, logarithmic,
+        whole=all(x == round(x) for x in xs),
+    )  # fmt: skip
     up = Axis(y_label, low, high, _HEIGHT - _BOTTOM, _TOP, show=show)
     parts = [_frame(across, up)]
     parts += [_line(one, across, up) for one in sorted(series, key=lambda one: not one.under)]

@@ -50,14 +50,13 @@ def run_report(
 
 
 def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fact]:
-    first = runs[0]
-    if first.summary is not None:
-        for metric in ("recall@20", "ndcg@20"):
-            yield Fact(
-                f"test {metric_name(metric)}", f"{first.summary.test[metric]:.4f}", first.name
-            )
-    else:
-        yield Fact("not finished", f"{len(first.metrics)} epochs", "so far")
+    finished = [one for one in runs if one.summary is not None]
+    if not finished:
+        yield Fact("not finished", f"{len(runs[0].metrics)} epochs", "so far")
+    for metric in ("recall@20", "ndcg@20") if finished else ():
+        best, name = max((_tested(one, metric), one.name) for one in finished)
+        highest = "highest " if len(finished) > 1 and not judged else ""
+        yield Fact(f"{highest}test {metric_name(metric)}", f"{best:.4f}", name)
     if judged:
         worst = max(verdict.difference for verdict in judged)
         label = f"{judged[0].run.run.config.mode} − centralised"
@@ -67,9 +66,12 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
     sent = next((one.summary.traffic for one in runs if one.summary and one.summary.traffic), None)
     if sent is not None and (share := sent.share_of_paper) is not None:
         yield Fact("traffic, of the paper's formulation", f"{share:.0%}", "a client and step")
-    if first.summary is not None:
-        steps = f"{first.summary.steps:,} steps"
-        yield Fact("trained in", duration(first.summary.seconds), steps)
+    if len(runs) == 1 and (summary := runs[0].summary) is not None:
+        yield Fact("trained in", duration(summary.seconds), f"{summary.steps:,} steps")
+
+
+def _tested(one: RunRecord, metric: str) -> float:
+    return 0.0 if one.summary is None else one.summary.test[metric]
 
 
 def about(runs: Sequence[RunRecord]) -> Section:
@@ -175,7 +177,8 @@ def curves(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Sec
     if not judged and any(one.run.config.mode != "centralized" for one in runs):
         said = [_how_to_compare(next(o for o in runs if o.run.config.mode != "centralized"))]
     if charts or said:
-        yield Section("Curves, and whether anything is lost", joined(*said, side_by_side(*charts)))
+        title = "Curves, and whether anything is lost" if said else "Curves"
+        yield Section(title, joined(*said, side_by_side(*charts)))
 
 
 def _points(one: RunRecord, name: str) -> list[tuple[float, float]]:
