@@ -368,7 +368,8 @@ def test_results_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None
         assert "not a regular file" in report(*words, exit_code=2)["error"]["message"]
     assert sorted(os.listdir(tmp_path)) == ["mine.png", "pipe"]
     asked = ["--planner", "cover", "--plot", tmp_path / "mine.png", "--overwrite"]
-    assert report("plan", "demo", *asked)["planner"] == "cover"
+    found = report("plan", "demo", *asked, "--seed", "3")
+    assert (found["planner"], found["config"]["seed"]) == ("cover", 3)
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
 

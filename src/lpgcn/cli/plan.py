@@ -137,7 +137,7 @@ def plan(
     if sweep:
         over_k, curves = _sweep(graph, split, config)
         if as_json:
-            print_json({"candidates": over_k, "loads": curves})
+            print_json({"candidates": over_k, "loads": curves, "config": config})
         else:
             _show_sweep(over_k, curves)
         title = f"{split.name}, α = {config.virtual_items}: plans and what they cost"
@@ -148,7 +148,7 @@ def plan(
         made = planner_for(split, config, _progress(status))(graph)
     seconds = time.monotonic() - began
     found = plan_cost(graph, made, config)
-    result = {**msgspec.to_builtins(found), "seconds": round(seconds, 3)}
+    result = {**msgspec.to_builtins(found), "seconds": round(seconds, 3), "config": config}
     title = f"{split.name} · α = {config.virtual_items} · planner {found.planner}"
     parts = [table(_figures(found, seconds), "figure", "value", title=title)]
     if estimated:

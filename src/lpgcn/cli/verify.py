@@ -123,7 +123,7 @@ def verify(
     worst = max(line.difference for line in lines)
     verdict = "lossless" if worst == 0 else "NOT lossless"
     if as_json:
-        print_json({"difference": worst, "lossless": worst == 0, "epochs": lines})
+        print_json({"difference": worst, "lossless": worst == 0, "epochs": lines, "config": config})
     else:
         screen.print(f"\nlargest difference of all: {worst:g}: {verdict}", style="bold")
     if picture is None:
