@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
-from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import (
     Evaluation,
     Scorer,
@@ -26,13 +20,18 @@ from lpgcn.evaluation import (
 )
 from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
 from lpgcn.evaluation.scorers import restored
-from lpgcn.files import write_atomically
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats, Int64
 from lpgcn.ragged import Ragged
-from lpgcn.runtime.arrays import pieces
 from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
+from lpgcn.runtime.runs.model_folder import (
+    FORMAT,
+    ModelCard,
+    ModelError,
+    read_model,
+    write_model,
+)
 from lpgcn.runtime.runs.recommendations import (
     Neighbour,
     Recommendation,
@@ -41,49 +40,10 @@ from lpgcn.runtime.runs.recommendations import (
     ranked,
 )
 
-FORMAT: Final = 3
-_CARD: Final = "config.json"
-_SCORER: Final = "scorer.safetensors"
-_IDS: Final = "ids.json"
+__all__ = ["FORMAT", "ModelCard", "ModelError", "Recommender"]
+
 _FOLDING: Final = "folding"
 _NOTHING: Final = Ragged.single(np.empty(0, dtype=np.int64))
-
-
-class ModelError(LpgcnError):
-    """A model folder that cannot be used."""
-
-
-class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`config.json` of a model folder."""
-
-    format: int
-    dataset: str
-    fingerprint: str
-    config: Config
-    scorer: str = Vectors.kind
-    """The kind of its scores."""
-    n_users: int
-    n_items: int
-
-
-class _Format(msgspec.Struct):
-    """Any version's `config.json`."""
-
-    format: int
-
-
-class _ModelIds(msgspec.Struct, frozen=True):
-    """`ids.json` of a model folder."""
-
-    users: list[int | str]
-    items: list[int | str]
-
-
-class _SavedCard(ModelCard, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`config.json` as it is written."""
-
-    digests: dict[str, str]
-    """SHA-256 of the other files: a bit that a disk lost must not change a recommendation."""
 
 
 @dataclass(frozen=True)
@@ -236,8 +196,7 @@ class Recommender:
         return masked_items(split, self.card.config, part).by_user
 
     def save(self, folder: Path | str, *, mode: int = 0o666) -> None:
-        """`config.json` is written last: a folder that has one is complete."""
-        folder = Path(folder)
+        """To a folder of its own, which is whole or an error when it is loaded."""
         arrays = {
             **self.scorer.arrays(),
             "seen_offsets": self.seen.by_user.offsets,
@@ -245,13 +204,7 @@ class Recommender:
         }
         if self.folding is not None:
             arrays[_FOLDING] = self.folding
-        write_atomically(folder / _SCORER, pieces(arrays), mode=mode)
-        ids = msgspec.json.encode(_ModelIds(list(self.user_ids), list(self.item_ids)))
-        write_atomically(folder / _IDS, ids, mode=mode)
-        digests = {_SCORER: _digest(pieces(arrays)), _IDS: _digest([ids])}
-        card = _SavedCard(**msgspec.structs.asdict(self.card), digests=digests)
-        about = msgspec.json.format(msgspec.json.encode(card), indent=2)
-        write_atomically(folder / _CARD, about, mode=mode)
+        write_model(Path(folder), self.card, arrays, self.user_ids, self.item_ids, mode=mode)
 
     @classmethod
     def load(cls, folder: Path | str) -> Recommender:
@@ -259,54 +212,15 @@ class Recommender:
         folder = Path(folder)
         if (folder / "model").is_dir():
             folder = folder / "model"
+        card, arrays, user_ids, item_ids = read_model(folder)
         try:
-            return cls._read(folder)
-        except FileNotFoundError as error:
-            raise ModelError(
-                f"{folder} has no finished model ({error}); "
-                "train one with `lpgcn train`, or finish a run with `--resume`"
-            ) from error
-        except (msgspec.DecodeError, SafetensorError, KeyError, ValueError) as error:
-            raise ModelError(f"{folder} is damaged: {error}; train the model anew") from error
-
-    @classmethod
-    def _read(cls, folder: Path) -> Recommender:
-        about = (folder / _CARD).read_bytes()
-        if (version := msgspec.json.decode(about, type=_Format).format) != FORMAT:
-            raise ModelError(
-                f"{folder} has format {version}, expected {FORMAT}; "
-                "use the version of lpgcn that wrote it, or train the model anew"
+            seen = Interactions.from_pairs(
+                np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
+                arrays["seen_items"],
+                card.n_users,
+                card.n_items,
             )
-        saved = msgspec.json.decode(about, type=_SavedCard)
-        for name in (_SCORER, _IDS):
-            with (folder / name).open("rb") as file:
-                found = file_digest(file, "sha256").hexdigest()
-            if found != saved.digests[name]:
-                raise ValueError(f"{name} was changed since it was written")
-        values = msgspec.structs.asdict(saved)
-        del values["digests"]
-        card = ModelCard(**values)
-        arrays = load_file(folder / _SCORER)
-        ids = msgspec.json.decode((folder / _IDS).read_bytes(), type=_ModelIds)
-        seen = Interactions.from_pairs(
-            np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
-            arrays["seen_items"],
-            card.n_users,
-            card.n_items,
-        )
-        return cls(
-            card,
-            restored(card.scorer, arrays, seen.by_user),
-            Ids(np.array(ids.users)),
-            Ids(np.array(ids.items)),
-            seen,
-            arrays.get(_FOLDING),
-        )
-
-
-def _digest(content: Iterable[bytes | memoryview]) -> str:
-    """Of what was meant to be written, not of what a disk made of it."""
-    digest = sha256()
-    for piece in content:
-        digest.update(piece)
-    return digest.hexdigest()
+            scorer = restored(card.scorer, arrays, seen.by_user)
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{folder} is damaged: {error}; train the model anew") from error
+        return cls(card, scorer, user_ids, item_ids, seen, arrays.get(_FOLDING))
