@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -158,8 +159,11 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(
 @every_method
 def test_who_is_unknown_gets_the_typed_error(model: str, tastes: Path, tmp_path: Path) -> None:
     train(Source(dataset="tastes", train=str(tastes)), small(model, epochs=4), out=tmp_path)
+    found = Recommender.load(tmp_path)
     with pytest.raises(LpgcnError, match="nobody"):
-        Recommender.load(tmp_path).recommend("nobody")
+        found.recommend("nobody")
+    with pytest.raises(LpgcnError, match="nothing"):
+        found.score(found.user_ids[0], ["nothing"])
 
 
 @every_method
@@ -185,3 +189,21 @@ def test_no_torch_before_a_method_is_used() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_without_torch_the_others_work_and_the_error_says_what_to_install(
+    tastes: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    def trained(model: str) -> subprocess.CompletedProcess[str]:
+        words = ["--train", str(tastes), "--model", model, "--epochs", "1", "--eval-every", "1"]
+        command = [sys.executable, "-m", "lpgcn", "train", *words, "--out", str(tmp_path / model)]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert trained("bpr").returncode == 0
+    refused = trained("ncf")
+    assert refused.returncode != 0
+    assert "pip install 'lpgcn[compare]'" in refused.stderr
+    assert not (tmp_path / "ncf" / "config.toml").exists()
