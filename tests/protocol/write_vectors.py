@@ -358,7 +358,7 @@ def keys_of(suite: str) -> Keys:
     return Keys(
         run=RUN, suite=SUITES[suite], private=OWN, own=Channels(many), items=Channels([many[1]]),
         owners=Channels(many), neighbours=Channels(many), pairs=Channels(many), masks=None,
-        group_masks=Masks([(many[0], 1), (many[1], -1)]),
+        group_masks=Masks([(many[0], 1), (many[1], -1)]), veils=Masks([(many[1], 1)]),
     )  # fmt: skip
 
 
@@ -535,6 +535,7 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         "masked numbers": lambda: (
             keys_of("sealed").mask(HEADER, fixed_point.encode(np.array([1.0, -0.5, 20.0]))).hex()
         ),
+        "a veil": lambda: keys_of("sealed").veil(HEADER, 3).astype("<u8").tobytes().hex(),
         "masked answers": lambda: (
             keys_of("sealed").mask_in_group(HEADER, np.array([1, 2, 2**64 - 3], np.uint64)).hex()
         ),

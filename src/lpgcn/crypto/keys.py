@@ -38,6 +38,8 @@ class Label(StrEnum):
     USER_VECTORS = "user vectors"
     """The key from S under which suite `paper` seals user vectors."""
     AGREEMENT = "agreement"
+    SHARED_SUMS = "shared sums"
+    """The key from S under which sums that are for all clients are veiled."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

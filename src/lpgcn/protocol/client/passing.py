@@ -39,6 +39,8 @@ class Pass(msgspec.Struct, frozen=True):
     own_loss: OwnLoss | None = None
     built: Integers | None = None
     """What a built user returns to the W_i that it is made of."""
+    veil: npt.NDArray[np.uint64] | None = None
+    """What everybody added to its part of the gradients of the dense weights."""
 
     @property
     def final_user(self) -> Floats | None:

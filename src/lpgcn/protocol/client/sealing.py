@@ -76,6 +76,8 @@ class Keys:
     """None in a federation of one, which has nobody to hide among: the sum is its own number."""
     group_masks: Masks | None
     """With those of its group, if negatives are in pools."""
+    veils: Masks
+    """Under a key from S, which all clients have: what hides a sum from the server alone."""
     opened: list[Opened] | None = field(default=None)
     """What could be read of the present message, if there is a transcript."""
 
@@ -96,6 +98,7 @@ class Keys:
             pairs=channels("pair_keys"),
             masks=masks_with(private, standing.keys("peers"), standing.run),
             group_masks=masks_with(private, standing.keys("group_peers"), standing.run),
+            veils=Masks([(SecretKey(standing.shared).derive(Label.SHARED_SUMS), 1)]),
             opened=opened,
         )
 
@@ -156,6 +159,10 @@ class Keys:
     def mask(self, header: Header, values: UInt64) -> bytes:
         """Numbers that the server learns only the sum of, over everybody."""
         return self._masked(self.masks, self.context(header, Kind.NUMBERS), values)
+
+    def veil(self, header: Header, count: int) -> UInt64:
+        """Numbers that all clients add alike, and can take away again from a sum."""
+        return self.veils.mask(self.context(header, Kind.NUMBERS), count)
 
     def mask_in_group(self, header: Header, values: UInt64) -> bytes:
         """Over the clients of a group."""

@@ -1,7 +1,8 @@
 """A client's copy of the dense weights Θ: all copies have the same bits, and step together.
 
 What this client's nodes add to the gradients goes to the server as its part of a sum over
-everybody, under masks that cancel; the sum comes back to all.
+everybody, under masks that cancel; the sum comes back to all. Everybody adds the same veil, from a
+key that the server does not have, and takes all of them away from the sum.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 
 from lpgcn.config import Config
 from lpgcn.model.adam import STATE, Adam
@@ -41,11 +43,12 @@ class SharedWeights:
                 total[name] += sums
         return np.concatenate([sums.reshape(-1) for sums in total.values()])
 
-    def read(self, field: bytes) -> dict[str, Int64]:
-        """Sums over everybody, as they came."""
+    def read(self, field: bytes, veil: npt.NDArray[np.uint64]) -> dict[str, Int64]:
+        """Sums over everybody, without what veils them."""
         sizes = [rows * columns for rows, columns in self._shapes.values()]
         reading.check_length(field, "sums", sum(sizes), reading.MASKED_BYTES)
-        parts = np.split(np.frombuffer(field, dtype="<i8"), list(accumulate(sizes))[:-1])
+        numbers = (np.frombuffer(field, dtype="<u8") - veil).view(np.int64)
+        parts = np.split(numbers, list(accumulate(sizes))[:-1])
         shapes = self._shapes.items()
         return {name: one.reshape(shape) for (name, shape), one in zip(shapes, parts, strict=True)}
 

@@ -1,0 +1,118 @@
+"""Dense weights: every client's copy, what the server sees of their gradients, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from lpgcn.config import Config
+from lpgcn.model.weights import gradient_grid
+from lpgcn.protocol.client.shared import SharedWeights
+from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
+from lpgcn.protocol.server.server import Line, Server
+from lpgcn.protocol.wire import messages as m
+
+Make = Callable[..., Any]
+CONFIG = Config(
+    model="gcn",
+    dim=3,
+    layers=2,
+    lr=0.05,
+    reg=0.05,
+    batch_size=7,
+    at=(2,),
+    virtual_items="1",
+    seed=5,
+)
+TRAIN = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 2), (3, 3), (3, 4)]
+NUMBERS = 2 * 3 * 3
+
+
+def messages(federation: Any, phase: Phase) -> tuple[list[Any], list[Any]]:
+    """What the clients were sent in a phase, and what they answered."""
+    kinds = PHASES[phase]
+    asked = [m.decode(data, REQUESTS, limit=1 << 20) for _, data in federation.requests]
+    which = [m.header_of(data).phase == phase for _, data in federation.requests]
+    replies = [data for (_, data), one in zip(federation.replies, which, strict=True) if one]
+    return (
+        [message for message, one in zip(asked, which, strict=True) if one],
+        [m.decode(data, kinds.reply, limit=1 << 20) for data in replies],
+    )
+
+
+def whole(content: bytes) -> Any:
+    return np.frombuffer(content, dtype="<u8")
+
+
+@pytest.fixture
+def trained(federation_of: Make, split_of: Make) -> Any:
+    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3), (1, 1)]), CONFIG)
+    federation.train(1)
+    return federation
+
+
+def test_neither_a_part_nor_the_sum_can_be_read_by_the_server(trained: Any) -> None:
+    """Gradients of so few samples are below 2^40 steps; whatever is masked is as large as 2^64."""
+    parts = [whole(one.masked) for one in messages(trained, Phase.SUM_SHARED)[1]]
+    sums = {one.sums for one in messages(trained, Phase.UPDATE_SHARED)[0]}
+    assert len(parts) == 4 and all(len(part) == NUMBERS for part in parts)
+    (total,) = (whole(one) for one in sums)
+    assert np.array_equal(sum(parts), total)
+    for seen in (*parts, total):
+        near_zero = np.abs(seen.view(np.int64).astype(np.float64)) < 2.0**55
+        assert near_zero.sum() <= 1
+
+
+def test_the_sum_is_the_gradient_that_a_data_centre_steps_with(
+    trained: Any, centralized_of: Make
+) -> None:
+    reference = centralized_of(trained.split, trained.config)
+    reference.step(0, 0, CONFIG.lr)
+    state = reference.state()
+    party = trained.clients[0].party
+    veil = party._pass.veil
+    (content,) = {one.sums for one in messages(trained, Phase.UPDATE_SHARED)[0]}
+    sums = SharedWeights(trained.config, 0).read(content, np.uint64(4) * veil)
+    for name, one in sums.items():
+        gradient = one * (gradient_grid(CONFIG).unit / 7)
+        assert np.any(one) and state[f"{name}.mean"] == pytest.approx(0.1 * gradient, rel=1e-5)
+
+
+def test_sums_of_another_length_are_refused_and_change_nothing(trained: Any) -> None:
+    client = trained.clients[2]
+    before = {name: adam.state() for name, adam in client.party.tables().items()}
+    trained.server.step(0, 1, 0.05)
+    again = [r for r in trained.requests if r[0] == 2 and m.header_of(r[1]).phase == 33][-1][1]
+    message = m.decode(again, REQUESTS, limit=1 << 20)
+    short = msgspec.structs.replace(message, sums=message.sums[:-8])
+    with pytest.raises(MalformedMessageError, match=f"sums has .* expected {NUMBERS} rows of 8"):
+        client.party.update_shared(short, m.read_header(short, client.party.run, 2))
+    assert before.keys() == client.party.tables().keys()
+
+
+def test_a_checkpoint_has_the_copy_and_its_adam(trained: Any) -> None:
+    saved = trained.server.checkpoint(1)
+    trained.server.step(0, 1, 0.05)
+    expected = trained.state()
+    trained.clients = [trained.started(number) for number in range(4)]
+    trained.server = Server.restored(saved, trained.config, Line(trained))
+    trained.server.resume(1)
+    trained.server.step(0, 1, 0.05)
+    found = trained.state()
+    assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
+
+
+def test_who_joins_later_is_told_that_the_weights_are_missing(
+    federation_of: Make, split_of: Make
+) -> None:
+    split = split_of(TRAIN, 4, 9, [(0, 3), (1, 1)])
+    federation = federation_of(split, CONFIG, members=[0, 1, 2])
+    federation.train(1)
+    federation.server.checkpoint(1)
+    with pytest.raises(UnexpectedMessageError, match=r"does not have the weights of gcn"):
+        federation.server.changed(np.arange(4), federation.plan, federation.line, 1)
