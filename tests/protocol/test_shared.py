@@ -12,12 +12,14 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.model.weights import gradient_grid
 from lpgcn.protocol.client.shared import SharedWeights
-from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
+from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.protocol.server.server import Line, Server
 from lpgcn.protocol.wire import messages as m
+from lpgcn.terms import Term
 
 Make = Callable[..., Any]
+Check = Callable[..., None]
 CONFIG = Config(
     model="gcn",
     dim=3,
@@ -107,12 +109,23 @@ def test_a_checkpoint_has_the_copy_and_its_adam(trained: Any) -> None:
     assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
 
 
-def test_who_joins_later_is_told_that_the_weights_are_missing(
-    federation_of: Make, split_of: Make
+@pytest.mark.parametrize("model", ["gcn", "ngcf"])
+def test_who_joins_later_gets_the_copy_that_all_others_have(
+    federation_of: Make, split_of: Make, centralized_of: Make, assert_same: Check, model: str
 ) -> None:
+    """As a data centre that follows the same log of members."""
     split = split_of(TRAIN, 4, 9, [(0, 3), (1, 1)])
-    federation = federation_of(split, CONFIG, members=[0, 1, 2])
+    config = CONFIG.changed(model=model)
+    federation = federation_of(split, config, members=[0, 1, 2])
     federation.train(1)
     federation.server.checkpoint(1)
-    with pytest.raises(UnexpectedMessageError, match=r"does not have the weights of gcn"):
-        federation.server.changed(np.arange(4), federation.plan, federation.line, 1)
+    federation.server = federation.server.changed(np.arange(4), federation.plan, federation.line, 1)
+    federation.server.step(0, 1, config.lr)
+    terms = [Term(epoch=0, step=0, members=(0, 1, 2)), Term(epoch=0, step=1, members=(0, 1, 2, 3))]
+    reference = centralized_of(split, config, terms=terms)
+    for step in (0, 1):
+        reference.step(0, step, config.lr)
+    assert_same(federation.state(), reference.state())
+    (copied,) = messages(federation, Phase.TAKE_OVER)[0]
+    for adam in federation.clients[0].party.tables().values():
+        assert adam.parameter[0].tobytes() not in copied.content

@@ -158,6 +158,7 @@ MESSAGES: Final[list[m.Message]] = [
         learning_rate=reading.RATE.pack(0.001),
         batch_size=numbers(2048),
     ),
+    m.Copied(header=at(Phase.TAKE_OVER), content=b"content"),
     # Long enough for a length of two bytes.
     m.Catalogue(header=at(Phase.RANK_VALID), items=b"items" * 52),
     m.Mark(
@@ -192,6 +193,7 @@ MESSAGES: Final[list[m.Message]] = [
     ),
     m.Numbers(header=at(Phase.COUNT), masked=bytes(range(8))),
     m.Estate(header=at(Phase.CHECKPOINT), content=b"content", keys=b"keys"),
+    m.Copy(header=at(Phase.HAND_ON), content=b"content"),
     m.Bundles(header=at(Phase.INHERIT), packages=b"packages"),
 ]
 
@@ -359,6 +361,7 @@ def keys_of(suite: str) -> Keys:
         run=RUN, suite=SUITES[suite], private=OWN, own=Channels(many), items=Channels([many[1]]),
         owners=Channels(many), neighbours=Channels(many), pairs=Channels(many), masks=None,
         group_masks=Masks([(many[0], 1), (many[1], -1)]), veils=Masks([(many[1], 1)]),
+        copies=Channels([many[0]]),
     )  # fmt: skip
 
 
@@ -536,6 +539,7 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
             keys_of("sealed").mask(HEADER, fixed_point.encode(np.array([1.0, -0.5, 20.0]))).hex()
         ),
         "a veil": lambda: keys_of("sealed").veil(HEADER, 3).astype("<u8").tobytes().hex(),
+        "a copy of weights": lambda: keys_of("sealed").seal_copy(HEADER, b"content").hex(),
         "masked answers": lambda: (
             keys_of("sealed").mask_in_group(HEADER, np.array([1, 2, 2**64 - 3], np.uint64)).hex()
         ),
@@ -583,10 +587,10 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         for phase in Phase
         if not PHASES[phase].shared
     }
-    everything["layers, dense weights"] = lambda: {
-        phase.name: list(PhaseOrder(2, builds_users=False, shares_weights=True).layers_of(phase))
-        for phase in Phase
-    }
+    shared = PhaseOrder(2, builds_users=False, shares_weights=True)
+    for phase in Phase:
+        if PHASES[phase].shared:
+            everything[f"layers of {phase.name}"] = lambda one=phase: list(shared.layers_of(one))
     for kind in Kind:
         everything[f"kind {kind.name}"] = partial(int, kind)
     for purpose in Purpose:

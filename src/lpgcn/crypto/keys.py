@@ -40,6 +40,8 @@ class Label(StrEnum):
     AGREEMENT = "agreement"
     SHARED_SUMS = "shared sums"
     """The key from S under which sums that are for all clients are veiled."""
+    SHARED_WEIGHTS = "shared weights"
+    """The key from S under which a copy of the dense weights goes to those who join."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

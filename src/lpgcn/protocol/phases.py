@@ -65,6 +65,10 @@ class Phase(IntEnum):
     """After the update: Σ over all nodes of the gradients of the dense weights."""
     UPDATE_SHARED = 33
     """Everybody steps its copy of them."""
+    HAND_ON = 34
+    """In a later term: u_c seals its copy of the dense weights for those who join."""
+    TAKE_OVER = 35
+    """And they get it."""
 
 
 class Asked(Enum):
@@ -108,6 +112,7 @@ class Row:
 
 P, A = Phase, Asked
 _BACK: Final = (P.BACKWARD, P.UPDATE)
+_JOINING: Final = (P.HAND_ON, P.TAKE_OVER, NEXT)
 _MEASURE: Final = (P.RANK_VALID, P.RANK_TEST, P.PREDICT)
 # fmt: off
 PHASES: Final[Mapping[Phase, Row]] = {
@@ -122,11 +127,12 @@ PHASES: Final[Mapping[Phase, Row]] = {
     P.CATALOGUE: Row(m.Ask, m.Tokens, "list_catalogue", A.KEY_CLIENT, "initialise", (P.PLAN,)),
     P.PLAN: Row(m.Placement, m.Reply, "take_place", A.EVERYBODY, "initialise", (P.VERIFY,)),
     P.VERIFY: Row(m.Questions, m.Answers, "answer", A.EVERYBODY, "initialise",
-        (P.ANSWERS, P.INHERIT, NEXT)),
+        (P.ANSWERS, P.INHERIT, *_JOINING)),
     P.ANSWERS: Row(m.SealedAnswers, m.Reply, "verify", A.OWNERS, "initialise",
-        (P.INHERIT, P.ENDOW, NEXT)),
-    P.INHERIT: Row(m.Estates, m.Bundles, "bequeath", A.SOME, "initialise", (P.ENDOW, NEXT)),
-    P.ENDOW: Row(m.Bequests, m.Reply, "inherit", A.SOME, "initialise", (NEXT,)),
+        (P.INHERIT, P.ENDOW, *_JOINING)),
+    P.INHERIT: Row(m.Estates, m.Bundles, "bequeath", A.SOME, "initialise",
+        (P.ENDOW, *_JOINING)),
+    P.ENDOW: Row(m.Bequests, m.Reply, "inherit", A.SOME, "initialise", _JOINING),
     P.BUILD: Row(m.Exchange, m.Push, "build", A.OWNERS, "forward", (P.FORWARD,), built=True),
     P.FORWARD: Row(m.Exchange, m.Push, "forward", A.EVERYBODY, "forward", (P.FINAL, *_BACK), 0),
     P.FINAL: Row(m.Finish, m.Finals, "finish_forward", A.TOUCHED, "forward",
@@ -150,6 +156,8 @@ PHASES: Final[Mapping[Phase, Row]] = {
         (P.UPDATE_SHARED,), shared=True),
     P.UPDATE_SHARED: Row(m.Shared, m.Reply, "update_shared", A.EVERYBODY, "backward",
         (NEXT,), shared=True),
+    P.HAND_ON: Row(m.Ask, m.Copy, "hand_on", A.KEY_CLIENT, "initialise", (NEXT,), shared=True),
+    P.TAKE_OVER: Row(m.Copied, m.Reply, "take_over", A.SOME, "initialise", (NEXT,), shared=True),
 }
 # fmt: on
 

@@ -45,6 +45,8 @@ class Kind(IntEnum):
     """Where e_i points, as a negative of a whole group."""
     ANSWERS = 13
     """Masked numbers about the negatives of a pool, which no suite leaves out."""
+    COPY = 14
+    """The dense weights for those who join, under a key from S in every suite."""
 
 
 class Key(Enum):

@@ -28,7 +28,6 @@ from lpgcn.crypto import (
     tokens,
 )
 from lpgcn.model.adam import Adam
-from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import group_count
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client.estate import bequeath
@@ -341,11 +340,6 @@ class Answered:
 
     def with_items(self, items: dict[str, Adam] | None) -> Party:
         device, standing, kept = self.device, self.standing, self.belongings
-        if kept is None and standing.term and backbone_of(device.about.config).weights():
-            raise UnexpectedMessageError(
-                f"who joins later does not have the weights of {device.about.config.model}, which "
-                "everybody has a copy of; expected a model without dense weights, such as LightGCN"
-            )
         if kept is None:
             return Party(device, standing, items=items)
         return Party(

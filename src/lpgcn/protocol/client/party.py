@@ -116,6 +116,20 @@ class Party(Steps):
             {} if self._owner is None else self._owner.tables, self._shared,
         )  # fmt: skip
 
+    def hand_on(self, message: m.Ask, header: Header) -> tuple[m.Message, Self]:
+        """As u_c: the dense weights for those who join."""
+        content = b"".join(self._shared.state())
+        return m.Copy(content=self._keys.seal_copy(header, content)), self
+
+    def take_over(self, message: m.Copied, header: Header) -> tuple[m.Message, Self]:
+        """As one who joins: the dense weights as everybody else has them."""
+        if self._former is not None:
+            raise UnexpectedMessageError("a copy of weights that this client has already")
+        sealed_in = Header(header.pass_number, Phase.HAND_ON)
+        content = self._keys.open_copy(sealed_in, message.content)
+        self._shared = SharedWeights.read_copy(self._config, content)
+        return m.Reply(), self
+
     # Ranking and sums.
 
     def rank(self, message: m.Catalogue, header: Header) -> tuple[m.Message, Self]:

@@ -78,6 +78,8 @@ class Keys:
     """With those of its group, if negatives are in pools."""
     veils: Masks
     """Under a key from S, which all clients have: what hides a sum from the server alone."""
+    copies: Channels
+    """A key from S for the dense weights, the one key of this list."""
     opened: list[Opened] | None = field(default=None)
     """What could be read of the present message, if there is a transcript."""
 
@@ -98,6 +100,7 @@ class Keys:
             pairs=channels("pair_keys"),
             masks=masks_with(private, standing.keys("peers"), standing.run),
             group_masks=masks_with(private, standing.keys("group_peers"), standing.run),
+            copies=Channels([SecretKey(standing.shared).derive(Label.SHARED_WEIGHTS)]),
             veils=Masks([(SecretKey(standing.shared).derive(Label.SHARED_SUMS), 1)]),
             opened=opened,
         )
@@ -163,6 +166,15 @@ class Keys:
     def veil(self, header: Header, count: int) -> UInt64:
         """Numbers that all clients add alike, and can take away again from a sum."""
         return self.veils.mask(self.context(header, Kind.NUMBERS), count)
+
+    def seal_copy(self, header: Header, content: bytes) -> bytes:
+        """In every suite."""
+        (sealed,) = self.copies.seal(self.context(header, Kind.COPY), [0], [content])
+        return sealed
+
+    def open_copy(self, header: Header, sealed: bytes) -> bytes:
+        (content,) = self.copies.open(self.context(header, Kind.COPY), [0], [sealed])
+        return content
 
     def mask_in_group(self, header: Header, values: UInt64) -> bytes:
         """Over the clients of a group."""

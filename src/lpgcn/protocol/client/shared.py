@@ -64,12 +64,25 @@ class SharedWeights:
     @classmethod
     def restored(cls, config: Config, content: list[bytes]) -> SharedWeights:
         """From the state in a checkpoint of this client's own."""
-        tables, parts = {}, iter(content)
-        for name, (rows, columns) in sorted(backbone_of(config).weights().items()):
-            state = {}
-            for key, part in zip(STATE, parts, strict=False):
-                kind = np.int64 if key == "steps" else np.dtype(config.dtype)
-                shape = (rows,) if key == "steps" else (rows, columns)
-                state[key] = np.frombuffer(part, dtype=kind).reshape(shape)
+        return cls.read_copy(config, b"".join(content))
+
+    @classmethod
+    def read_copy(cls, config: Config, content: bytes) -> SharedWeights:
+        """From a state, all of it in a row."""
+        tables, kind = {}, np.dtype(config.dtype)
+        shapes = sorted(backbone_of(config).weights().items())
+        sizes = [
+            8 * rows if key == "steps" else kind.itemsize * rows * columns
+            for _, (rows, columns) in shapes
+            for key in STATE
+        ]
+        parts = iter(reading.cut(content, sizes, "content"))
+        for name, (rows, columns) in shapes:
+            state = {
+                key: np.frombuffer(next(parts), dtype=np.int64)
+                if key == "steps"
+                else np.frombuffer(next(parts), dtype=kind).reshape(rows, columns)
+                for key in STATE
+            }
             tables[name] = Adam.restored(state, Plain())
         return cls(config, 0, tables)

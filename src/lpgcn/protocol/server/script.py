@@ -172,6 +172,18 @@ class Script:
         n = self._topology.n_clients
         return Rows("directory", n, ids, entry_bytes(n))
 
+    def joining(self, key_client: int, joined: Int64) -> list[Round]:
+        """HAND_ON and TAKE_OVER: a copy of the dense weights for those who join."""
+        if not (self._order.shares_weights and len(joined)):
+            return []
+        topology, size = self._topology, self._sizes.copy + TAG_BYTES
+        alone = self._own.where(np.arange(topology.n_clients) == key_client)
+        copy = Rows("copy", topology.n_clients, alone, size)
+        return [
+            Round(Phase.HAND_ON, np.array([key_client]), {}, {"content": copy}),
+            Round(Phase.TAKE_OVER, joined, {"content": Stored("copy", size)}, {}),
+        ]
+
     # What is kept.
 
     def everybody(self, phase: Phase) -> Round:

@@ -86,6 +86,9 @@ def begin_term(
         caller.carry_out(one)
     if former is not None:
         _inherit(caller, Inheritance(former, members, topology, script), former.number)
+        joined = np.flatnonzero(~np.isin(members, former.members))
+        for one in script.joining(u_c, joined):
+            caller.carry_out(one)
     return caller, term, script
 
 

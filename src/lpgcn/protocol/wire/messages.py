@@ -228,6 +228,12 @@ class Shared(Message, tag=18, frozen=True):
     batch_size: bytes
 
 
+class Copied(Message, tag=19, frozen=True):
+    """Server → who joins: the dense weights as u_c has them, sealed to all clients."""
+
+    content: bytes
+
+
 class Catalogue(Message, tag=12, frozen=True):
     """Server → client: the final vectors of all items, in the order of the catalogue."""
 
@@ -338,6 +344,12 @@ class Estate(Message, tag=41, frozen=True):
 
     content: bytes = b""
     keys: bytes = b""
+
+
+class Copy(Message, tag=43, frozen=True):
+    """u_c → server: its copy of the dense weights with their Adam states, sealed to all clients."""
+
+    content: bytes
 
 
 class Bundles(Message, tag=42, frozen=True):

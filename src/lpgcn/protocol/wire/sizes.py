@@ -58,6 +58,8 @@ class Sizes:
     """Numbers of all dense weights together."""
     longer: int | None = None
     """A plain final vector, where the readout makes it longer than others."""
+    copy: int = 0
+    """All dense weights with their Adam states."""
 
     @classmethod
     def of(cls, config: Config) -> Sizes:
@@ -65,12 +67,15 @@ class Sizes:
         pair = np.dtype([("coefficient", number), ("count", "<u4")])
         suite, vector = SUITES[config.suite], config.dim * number.itemsize
         backbone = backbone_of(config)
-        shared = sum(rows * columns for rows, columns in backbone.weights().values())
+        shapes = backbone.weights().values()
+        shared = sum(rows * columns for rows, columns in shapes)
+        # Four numbers for each of theirs, and a count of steps a row.
+        copy = 4 * shared * number.itemsize + sum(8 * rows for rows, _ in shapes)
         shown: np.dtype[Any] = Softmax.of(config).number if config.pooled else number
         pool = pool_sizes(config, config.negatives) if config.pooled else (0, 0)
         dim = backbone.final_dim
         longer = None if dim == config.dim else dim * number.itemsize
-        return cls(suite, vector, shown, pair, dim, pool, shared, longer)
+        return cls(suite, vector, shown, pair, dim, pool, shared, longer, copy)
 
     @property
     def _final_vector(self) -> int:
@@ -151,5 +156,5 @@ class Sizes:
         # A copy of an item's state has four vectors in each of at most two tables.
         rows = n_users * (2 * row + 256) + 9 * n_items * row + batch_size * per_sample
         rows += self.pool[0] * row + (self.pool[1] + n_items) * self.answer
-        rows += self.shared * MASKED_BYTES
+        rows += self.shared * MASKED_BYTES + self.copy
         return min(1024 + rows + per_entry, LARGEST)
