@@ -59,6 +59,7 @@ POOLED = BASE.changed(loss="softmax", batch_size="full", negatives=7, answers=3,
 @pytest.fixture(
     params=[
         *product(("lightgcn", "lightgcn+"), ("sealed", "paper"), [BASE]),
+        ("ngcf", "sealed", BASE),
         ("lightgcn", "paper", POOLED),
         ("lightgcn+", "sealed", POOLED),
     ],

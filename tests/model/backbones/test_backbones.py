@@ -50,7 +50,7 @@ def test_a_name_would_be_found(tmp_path: Path, line: str) -> None:
 
 
 def test_the_default_is_one_and_another_name_is_refused() -> None:
-    assert Config().model in PAPERS_OWN and backbone_of(Config()) is backbone_of(Config())
+    assert Config().model in PAPERS_OWN and backbone_of(Config()).builds_users
     with pytest.raises(ConfigError, match=r"no backbone; expected lightgcn, "):
         backbone_of(Config(model="ease"))
 

@@ -130,7 +130,7 @@ def test_an_entry_point_announces_one(example: Config, monkeypatch: pytest.Monke
         EntryPoint("ngcf", example.model, backbones.GROUP),
     ]
     monkeypatch.setattr(backbones, "entry_points", lambda group: points)
-    backbone_of.cache_clear()
+    backbones.class_of.cache_clear()
     assert "residual-gcn" in names() and is_backbone("residual-gcn")
     assert type(backbone_of(CONFIG.changed(model="residual-gcn"))).__name__ == "Residual"
     assert isinstance(backbone_of(CONFIG), NGCF), "the names of ours stay ours"

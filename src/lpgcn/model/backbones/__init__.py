@@ -7,7 +7,7 @@ and `package.module:Class`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -54,22 +54,23 @@ def is_backbone(model: str) -> bool:
     return model in BACKBONES or ":" in model or model in announced()
 
 
-@lru_cache(maxsize=64)
 def backbone_of(config: Config) -> Backbone:
-    """The backbone of a configuration."""
-    place = BACKBONES.get(config.model, config.model)
-    if ":" not in place and config.model in (others := announced()):
-        place = others[config.model].value
+    """The backbone of a configuration; everybody has one of its own."""
+    return class_of(config.model)(config)
+
+
+@cache
+def class_of(model: str) -> type[Backbone]:
+    """By its name, or where it is."""
+    place = BACKBONES.get(model, model)
+    if ":" not in place and model in (others := announced()):
+        place = others[model].value
     if ":" not in place:
         raise ConfigError(
-            f"model is {config.model!r}, which is no backbone; expected {', '.join(BACKBONES)}, or "
+            f"model is {model!r}, which is no backbone; expected {', '.join(BACKBONES)}, or "
             "package.module:Class: other models are trained as `lpgcn train --model` runs them, "
             "and in no federation of ours"
         )
-    return _class_at(place)(config)
-
-
-def _class_at(place: str) -> type[Backbone]:
     module, _, name = place.partition(":")
     try:
         found = getattr(import_module(module), name, None)
