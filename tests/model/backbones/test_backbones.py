@@ -13,7 +13,8 @@ from lpgcn.model.backbones import BACKBONES, PAPERS_OWN, backbone_of
 
 HOUSE = Path(lpgcn.__file__).parent
 NAMES = BACKBONES.keys()
-NAMERS = {"config.py", "model/backbones/__init__.py", "methods/lp_gcn.py", "methods/p_gcn.py"}
+NAMERS = {"config.py", "model/backbones/__init__.py"}
+METHODS = "methods/"
 """A compared method may be defined on a certain backbone."""
 A_FORMAT = {"data/readers.py"}
 """The text files that LightGCN's authors published their data in are called lightgcn, too."""
@@ -38,7 +39,8 @@ def places(folder: Path) -> set[str]:
 
 
 def test_nobody_else_asks_for_a_backbone_by_its_name() -> None:
-    assert places(HOUSE) == NAMERS | A_FORMAT
+    named = {place for place in places(HOUSE) if not place.startswith(METHODS)}
+    assert named == NAMERS | A_FORMAT
 
 
 @pytest.mark.parametrize(
