@@ -134,3 +134,10 @@ def test_an_entry_point_announces_one(example: Config, monkeypatch: pytest.Monke
     assert "residual-gcn" in names() and is_backbone("residual-gcn")
     assert type(backbone_of(CONFIG.changed(model="residual-gcn"))).__name__ == "Residual"
     assert isinstance(backbone_of(CONFIG), NGCF), "the names of ours stay ours"
+
+
+def test_the_page_shows_the_file_that_is_tested() -> None:
+    page = EXAMPLES.parent / "how-to" / "own-backbone.md"
+    shown = (EXAMPLES / "residual.py").read_text(encoding="utf-8")
+    assert shown in page.read_text(encoding="utf-8")
+    assert len(shown.splitlines()) <= 32
