@@ -35,6 +35,19 @@ def run(*words: object, cwd: Path) -> str:
     return done.stdout
 
 
+def interpreter_of(python: str) -> Path | None:
+    """One that runs: a name on the path may be pyenv's, which has versions that are not on it."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    places = [Path(shutil.which(python) or python), *pyenv.glob(f"versions/*/bin/{python}")]
+    for place in places:
+        if (
+            place.exists()
+            and not subprocess.run([place, "--version"], capture_output=True).returncode
+        ):
+            return place
+    return None
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """From what git has, so that nothing depends on a file that is not committed."""
@@ -65,9 +78,10 @@ def test_both_have_what_they_need_and_no_more(built: dict[str, Path]) -> None:
 def test_a_wheel_runs_where_there_is_nothing_else(
     built: dict[str, Path], python: str, tmp_path: Path
 ) -> None:
-    if shutil.which(python) is None:
+    interpreter = interpreter_of(python)
+    if interpreter is None:
         pytest.skip(f"there is no {python} on this machine")
-    run(python, "-m", "venv", tmp_path / "env", cwd=tmp_path)
+    run(interpreter, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     own = tmp_path / "env" / "bin"
     pins = ["-c", ROOT / "constraints.txt"]
     run(own / "python", *PIP, "install", *pins, built["wheel"], cwd=tmp_path)
