@@ -29,7 +29,8 @@ Planner = Literal["auto", "cover", "greedy", "partition"]
 Count = Annotated[int, Meta(ge=1)]
 Dtype = Literal["float32", "float64"]
 Mask = Literal["train", "train+valid"]
-VirtualDraw = Literal["uniform", "popularity"]
+VirtualDraw = Literal["uniform", "popularity", "coherent"]
+ListSizes = Literal["exact", "bucketed"]
 BatchSize = Count | Literal["full"]
 MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
@@ -120,6 +121,24 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     virtual_draw: Annotated[VirtualDraw, Meta(description="How virtual items are drawn.")] = (
         "uniform"
     )
+    cooccurrence: Annotated[
+        str | None,
+        Meta(
+            description="What goes together, for --virtual-draw coherent: a public file that "
+            "`lpgcn data cooccurrence` makes."
+        ),
+    ] = None
+    list_sizes: Annotated[
+        ListSizes,
+        Meta(
+            description="bucketed: more virtual items fill a list up to the next of a few sizes, "
+            "so that its size says little about how many items are real."
+        ),
+    ] = "exact"
+    min_degree: Annotated[
+        int,
+        Meta(ge=1, description="Items with fewer real users than this stay out of the exchange."),
+    ] = 1
     planner: Annotated[
         Planner,
         Meta(description="Who computes which item; auto: partition if installed, else greedy."),
@@ -167,6 +186,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ConfigError(
                 f"batch-size is {self.batch_size} with loss softmax, whose answers are hidden in "
                 "sums over everybody; expected batch-size full"
+            )
+        if self.virtual_draw == "coherent" and self.cooccurrence is None:
+            raise ConfigError(
+                "virtual-draw is coherent, which needs a public list of what goes together; give "
+                "--cooccurrence FILE (`lpgcn data cooccurrence` makes one), or draw by popularity"
             )
         self.load_limit  # noqa: B018
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use

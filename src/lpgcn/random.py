@@ -67,6 +67,8 @@ class Purpose(IntEnum):
     BOOTSTRAP = 20
     VIRTUAL_START = 21
     """Where a walk to virtual items that go together begins."""
+    COOCCURRENCE_SAMPLE = 22
+    """Whose items are counted to find out what goes together."""
     DENSE_WEIGHT = 24
     """Of the matrices of a backbone, of which every party has a copy."""
     USER_CLUSTER = 28

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.backbones import BACKBONES
+from lpgcn.model.cooccurrence import Cooccurrence
 from lpgcn.model.sampling import places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
 from lpgcn.protocol.server.script import Scope
+from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.planning import planner_for
 
@@ -150,6 +152,48 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("lpgcn.model.batches.smallest_group", lambda _: smallest_group)
         lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))
+
+
+@both_losses
+@both_suites
+@both_models
+def test_defences_lose_nothing(
+    federation_of: Make, split_of: Make, lossless: Check, tmp_path: Path, base: Config, suite: str,
+    model: str,
+) -> None:  # fmt: skip
+    """Coherent virtual items, lists of few sizes, and items with one user out of the exchange."""
+    path = tmp_path / "together.npz"
+    profiles = [np.array(one) for one in ([0, 1, 2], [2, 3, 4], [5, 6, 7, 8])]
+    Cooccurrence.counted(Ragged.from_arrays(profiles), 30).write(path)
+    split = split_of(TRAIN, 4, 30, HELD_OUT)
+    config = base.changed(
+        model=model, suite=suite, virtual_items="1", virtual_draw="coherent",
+        cooccurrence=str(path), list_sizes="bucketed", min_degree=2,
+    )  # fmt: skip
+    federation = federation_of(split, config)
+    lossless(federation)
+    assert set(federation.server.topology.listed.lengths.tolist()) == {8}
+    without = federation_of(split, config.changed(min_degree=1))
+    without.train(3)
+    changed = without.state()["items.parameter"]
+    assert not np.array_equal(changed, federation.state()["items.parameter"])
+
+
+@both_suites
+def test_an_item_of_one_user_says_nothing_forward_with_a_smallest_degree_of_two(
+    federation_of: Make, split_of: Make, suite: str
+) -> None:
+    """Its final vector is its own parameter's share, and no user's vector is in it."""
+    config = TINY.changed(suite=suite, min_degree=2, virtual_items="0", model="lightgcn")
+    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3)]), config)
+    federation.train(1)
+    federation.server.measure("valid")
+    for client in federation.clients:
+        owned = client.party.owned_items()
+        for row in np.flatnonzero(np.isin(owned, [1, 4])):
+            initial = client.party.tables()["items"].parameter[row]
+            final = client.party.finals()["items"][row]
+            assert np.allclose(final, initial / (config.layers + 1), atol=1e-6)
 
 
 @both_suites

@@ -19,6 +19,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import PlainRanker
 from lpgcn.model.adam import Adam
+from lpgcn.model.backbones import BUILDING
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels.plain import Plain
@@ -84,9 +85,11 @@ def only(items: Int64) -> Ragged:
 
 
 class KnowsAllSeeds(Centralized):
-    """Items from the clients' seed, users each from its own."""
+    """Users from their own seeds, items from those of their owners."""
 
-    def __init__(self, split: Split, config: Config, clients_seed: int) -> None:
+    def __init__(
+        self, split: Split, config: Config, clients_seed: int, owner: npt.NDArray[np.int64]
+    ) -> None:
         machine = Machine(Plain(), PlainRanker())
         super().__init__(split, config.changed(seed=clients_seed), machine)
         self.sampler = SampledByAll(split, config, clients_seed)
@@ -97,6 +100,14 @@ class KnowsAllSeeds(Centralized):
                 for user in range(split.n_users)
             ]
             self._adam["users"] = Adam(np.concatenate(rows), Plain())
+        purposes = {"items": Purpose.ITEM_EMBEDDING, BUILDING: Purpose.ITEM_USER_EMBEDDING}
+        for name in purposes.keys() & self._adam.keys():
+            about = {"table_rows": split.n_items, "config": config}
+            rows = [
+                embedding_rows(OWN[owner[item]], purposes[name], np.array([item]), **about)
+                for item in range(split.n_items)
+            ]
+            self._adam[name] = Adam(np.concatenate(rows), Plain())
 
 
 def deployed(split: Split, config: Config, others: int = 0) -> list[Client]:
@@ -124,7 +135,10 @@ def test_with_a_seed_for_everybody_it_is_still_lossless(
     federation = federation_of(split, config)
     federation.clients = deployed(split, config)
     federation.train(4)
-    reference = KnowsAllSeeds(split, config, PROPOSED[key_client(config.seed, N_USERS)])
+    owner = np.empty(N_ITEMS, dtype=np.int64)
+    for user, client in enumerate(federation.clients):
+        owner[client.party.owned_items()] = user
+    reference = KnowsAllSeeds(split, config, PROPOSED[key_client(config.seed, N_USERS)], owner)
     for done in range(4):
         epoch, step = divmod(done, reference.steps_per_epoch)
         reference.step(epoch, step, config.lr)

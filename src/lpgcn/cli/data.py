@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, field_options, given
+from lpgcn.cli.options import SectionedCommand, field_options, given, overwrite_option
 from lpgcn.cli.terminal import json_option, print_json, show, table
 from lpgcn.runtime.runs.source import Source
 
@@ -99,6 +100,62 @@ def show_(dataset: str, as_json: bool, **fields: Any) -> None:
         f"{interactions / (split.n_users * split.n_items):.2%} of all pairs are interactions.",
         f"Fingerprint {split.fingerprint}",
     )
+
+
+@data.command(
+    "cooccurrence",
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  lpgcn data cooccurrence ml-100k --sample 0.5 --out ml-100k-together.npz
+  lpgcn train ml-100k --virtual-items 1.0x --virtual-draw coherent \\
+    --cooccurrence ml-100k-together.npz""",
+)
+@click.argument("dataset", metavar="NAME")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file to write.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="The share of users, at random, whose training items are counted.",
+)
+@overwrite_option
+@json_option
+@field_options(Source, "Data, and files of your own")
+def cooccurrence(
+    dataset: str, out: Path, sample: float, overwrite: bool, as_json: bool, **fields: Any
+) -> None:
+    """Count which items go together, for --virtual-draw coherent.
+
+    NAME is a public data set over the federation's catalogue: virtual items are drawn from what is
+    counted here, and everybody may see it. Whoever is counted is no longer private; with --sample,
+    count some people of a data set who agreed to it.
+    """
+    from lpgcn.files import check_output
+    from lpgcn.model.cooccurrence import Cooccurrence
+    from lpgcn.random import Purpose, permutation
+
+    check_output(out, overwrite=overwrite)
+    source = Source(dataset=dataset, **given(Source, fields))
+    split = source.open()
+    count = max(1, round(sample * split.n_users))
+    chosen = permutation(source.split_seed, Purpose.COOCCURRENCE_SAMPLE, split.n_users)[:count]
+    found = Cooccurrence.counted(split.train.by_user.only(chosen), split.n_items)
+    found.write(out)
+    about = {"users": count, "items": split.n_items, "pairs": len(found.counts)}
+    if as_json:
+        print_json({**about, "out": str(out), "fingerprint": split.fingerprint})
+    else:
+        show(
+            f"{about['pairs']:,} pairs of {split.n_items:,} items, counted among {count:,} users, "
+            f"are in {out}."
+        )
 
 
 def _what(source: Source) -> str:

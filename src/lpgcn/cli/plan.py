@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 _RELEVANT: Final = {
-    "layers", "dim", "dtype", "seed", "virtual_items", "virtual_draw", "planner", "max_load",
+    "layers", "dim", "dtype", "seed", "virtual_items", "virtual_draw", "cooccurrence", "list_sizes",
+    "planner", "max_load",
     "max_items_per_client", "never_convolve", "convolution_clients",
 }  # fmt: skip
 """What a plan and its costs depend on."""

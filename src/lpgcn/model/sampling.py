@@ -18,18 +18,28 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.config import VirtualDraw
+from lpgcn.config import Config, ListSizes, VirtualDraw
 from lpgcn.errors import LpgcnError
+from lpgcn.model.cooccurrence import read_cooccurrence
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, integers, permutation, uniform
 
 Popularity = npt.NDArray[np.float64]
 
 _MOST_ATTEMPTS = 1 << 20
+_FIRST_SIZE = 8
+"""Of bucketed lists; each one after it is half as large again."""
+_COHERENT_DRAWS = 1 << 15
+"""A list that is not full after so many is filled uniformly."""
 
 
 class SamplingError(LpgcnError):
-    """A sample that cannot be drawn: a user who listed everything has no negative."""
+    """A sample that cannot be drawn: a user who listed everything has no negative, one without
+    training items no positive."""
+
+
+NO_ITEMS = "found no training items of {}, expected at least one each: nobody can draw a positive"
+"""Says how many, and never who."""
 
 
 def listing_keys(lists: Ragged, n_items: int) -> Int64:
@@ -126,12 +136,33 @@ class VirtualItems:
     ratio: float = 0.0
     """Added to `count`: this many times |I_u|, rounded up."""
     draw: VirtualDraw = "uniform"
+    list_sizes: ListSizes = "exact"
+    cooccurrence: str | None = None
+    """The file of what goes together, for draw="coherent"."""
+
+    @classmethod
+    def of(cls, config: Config) -> VirtualItems:
+        count, ratio = config.alpha
+        return cls(count, ratio, config.virtual_draw, config.list_sizes, config.cooccurrence)
 
     def alpha(self, real: Int64, n_items: int) -> Int64:
         """α per user. One item stays unlisted, so that there is always a negative."""
         wanted = self.count + np.ceil(self.ratio * real).astype(np.int64)
+        if self.list_sizes == "bucketed":
+            sizes = bucket_sizes(n_items)
+            filled = sizes[np.searchsorted(sizes, np.minimum(real + wanted, sizes[-1]))]
+            wanted = np.maximum(filled - real, 0)
         capped: Int64 = np.minimum(wanted, np.maximum(n_items - real - 1, 0))
         return capped
+
+
+def bucket_sizes(n_items: int) -> Int64:
+    """8, 12, 18, 27, …: the sizes that bucketed lists have. The tail is merged: who lists more than
+    a quarter of all items lists all but one."""
+    sizes = [_FIRST_SIZE]
+    while sizes[-1] * 3 // 2 <= n_items // 4:
+        sizes.append(-(-sizes[-1] * 3 // 2))
+    return np.array([one for one in sizes if one < n_items - 1] + [max(n_items - 1, 1)])
 
 
 def virtual_items(
@@ -145,23 +176,27 @@ def virtual_items(
     """I'_u for the clients `users`, whose real items are the rows of `real`.
 
     Draws of a user are taken in their order; those that are real or drawn before are passed over.
-    `popularity` is public: how often each item is taken, by item id, for draw="popularity".
+    `popularity` is public: how often each item is taken, by item id, for draw="popularity". With
+    draw="coherent" they are walks on a public list of what goes together (`model.cooccurrence`).
     """
     missing = how.alpha(real.lengths, n_items)
     taken = listing_keys(real, n_items)
     virtual: list[Int64] = [np.empty(0, dtype=np.int64)]
     cumulative = _cumulative(popularity, n_items) if how.draw == "popularity" else None
+    together = None
+    if how.draw == "coherent" and missing.any():
+        together = read_cooccurrence(how.cooccurrence or "", n_items)
     first = 0
     while missing.any():
         rows = np.flatnonzero(missing)
         count = int(min(1 << 12, 2 * missing.max() + 8))
         points = uniform(seed, Purpose.VIRTUAL_ITEM, users[rows], first=first, count=count)
+        drawn = (points * n_items).astype(np.int64)
+        if cumulative is not None:
+            drawn = np.searchsorted(cumulative, points, side="right")
+        elif together is not None and first < _COHERENT_DRAWS:
+            drawn = together.drawn(seed, users[rows], points, first)
         first += count
-        drawn = (
-            (points * n_items).astype(np.int64)
-            if cumulative is None
-            else np.searchsorted(cumulative, points, side="right")
-        )
         keys = rows[:, None] * n_items + drawn
         fresh = _first_occurrences(keys) & ~contains(taken, keys.reshape(-1)).reshape(keys.shape)
         fresh &= np.cumsum(fresh, axis=1) <= missing[rows, None]

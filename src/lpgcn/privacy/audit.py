@@ -81,7 +81,7 @@ def audit(
         model=config.model,
         virtual_items=config.virtual_items,
         virtual_draw=config.virtual_draw,
-        list_sizes="exact",
+        list_sizes=config.list_sizes,
         planner=config.planner,
         steps=steps,
         listed_per_item=len(case.lists.values) / len(case.real.values),

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lpgcn.checkpoints import Checkpoints, InMemory
+from lpgcn.model.sampling import NO_ITEMS, SamplingError
 from lpgcn.protocol.client.newcomer import Life, Newcomer
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Device, Profile
@@ -40,6 +41,8 @@ class Client:
     ) -> None:
         """Who comes back with `checkpoints` of an earlier process waits for RESUME."""
         about = msgspec.msgpack.decode(profile, type=Profile)
+        if not about.train:
+            raise SamplingError(NO_ITEMS.format("a client"))
         opened: list[Opened] | None = None if witness is None else []
         self._device = Device(about, checkpoints or InMemory(), opened)
         self._witness, self._order = witness, PhaseOrder.of(about.config)

@@ -49,29 +49,35 @@ class Owner:
     of this client's own user."""
 
     def __init__(
-        self, about: Profile, seed: int, items: Int64, places: Int64, neighbours: Ragged,
+        self, about: Profile, items: Int64, places: Int64, neighbours: Ragged,
         is_real: Bits, own: Int64, tables: dict[str, Adam] | None, in_all: int,
     ) -> None:  # fmt: skip
         """Handle h listed the owned rows `neighbours[h]`, of which some are real; `own` are those
-        that this client's own user really has. Virtual items never enter a sum. Without `tables`
-        the parameters are drawn. There are `in_all` nodes in the federation."""
+        that this client's own user really has. Virtual items never enter a sum, and items with
+        fewer users than `min_degree` none either. Without `tables` the parameters are drawn, from
+        this client's own seed: nobody else knows them. There are `in_all` nodes in the federation.
+        """
         config = about.config
         self.items, self.places, self.neighbours = items, places, neighbours
         self._is_real = is_real
         real, k = neighbours.where(is_real), len(neighbours)
+        users = np.bincount(np.concatenate((real.values, own)), minlength=len(items))
+        exchanged = users >= (config.min_degree if config.min_degree > 1 else 0)
+        real, own = real.where(exchanged[real.values]), own[exchanged[own]]
         senders = np.concatenate((real.rows, np.full(len(own), k)))
         segments = Ragged.from_pairs(np.concatenate((real.values, own)), senders, len(items))
         name = f"the items of {about.name}"
         self.nodes = nodes_of(name, segments.lengths, segments, config, Plain(), in_all=in_all)
         outgoing = FANS[SUITES[config.suite].owner_push].outgoing(real, len(items))
         self.n_pushes = len(outgoing)
+        outgoing = outgoing.where(exchanged[outgoing.values])
         self._outgoing = Ragged(
             np.append(outgoing.offsets, len(outgoing.values) + len(own)),
             np.concatenate((outgoing.values, own)),
         )
         self.tables = tables or initial_tables(
             backbone_of(config).held("items"),
-            seed,
+            about.private_seed,
             items,
             table_rows=about.n_items,
             config=config,

@@ -331,7 +331,7 @@ def _owner(
     owned = standing.numbers("owned")
     is_real = np.frombuffer(standing.neighbour_is_real, dtype=np.bool_)
     return Owner(
-        about, standing.seed, catalogue(standing.seed, about.n_items)[owned], owned,
+        about, catalogue(standing.seed, about.n_items)[owned], owned,
         standing.neighbours, is_real, listing.really_owned, tables, in_all,
     )  # fmt: skip
 

@@ -26,13 +26,12 @@ from lpgcn.ragged import Bits, Int64, Ragged
 
 def draw_virtual_items(about: Profile, real: Int64) -> Int64:
     """I'_u (Algorithm 2, line 10)."""
-    count, ratio = about.config.alpha
     return virtual_items(
         about.private_seed,
         np.array([about.index]),
         Ragged.single(real),
         about.n_items,
-        VirtualItems(count, ratio, about.config.virtual_draw),
+        VirtualItems.of(about.config),
         np.frombuffer(about.popularity) if about.popularity else None,
     ).values
 

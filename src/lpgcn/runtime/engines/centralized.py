@@ -87,12 +87,14 @@ class Centralized:
             self._members = np.array(self._terms[term].members)
         self.sampler = self._sampler(train, term)
         edges = _only(train, self._members)
+        degrees, kernels = edges.user_degrees, self._kernels
+        if config.min_degree > 1:
+            # A user does not know how many others have an item, so its own degree stays.
+            edges = _where(edges, edges.item_degrees[edges.items] >= config.min_degree)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         members = train.n_users if self._members is None else len(self._members)
-        kernels, in_all = self._kernels, members + train.n_items
-        self._users = nodes_of(
-            "the users", edges.user_degrees, edges.by_user, config, kernels, in_all=in_all
-        )
+        in_all = members + train.n_items
+        self._users = nodes_of("the users", degrees, edges.by_user, config, kernels, in_all=in_all)
         self._items = nodes_of(
             "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all
         )
@@ -338,7 +340,10 @@ def _only(interactions: Interactions, members: Int64 | None) -> Interactions:
     """Those of the members, with all users still counted; None is everybody."""
     if members is None:
         return interactions
-    chosen = _flags(interactions.n_users, members)[interactions.users]
+    return _where(interactions, _flags(interactions.n_users, members)[interactions.users])
+
+
+def _where(interactions: Interactions, chosen: npt.NDArray[np.bool_]) -> Interactions:
     return replace(interactions, users=interactions.users[chosen], items=interactions.items[chosen])
 
 

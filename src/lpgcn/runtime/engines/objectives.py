@@ -136,7 +136,7 @@ def _of_pools(
         coefficient[group.entries], user_sums[group.users] = found.coefficient, found.users
         answers[pool[: batch.answered]] += found.answers
         total += fixed_point.total(found.loss)
-    by_user, by_item = users.nodes.segments, items.nodes.segments
+    by_user, by_item = sampler.positives
     user_sums += kernels.weighted_sums(by_user, at_items.rows, coefficient, SLOPES.steps)
     item_sums = kernels.weighted_sums(
         by_item, at_users.rows, coefficient[sampler.by_item], SLOPES.steps

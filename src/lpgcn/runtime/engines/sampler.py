@@ -12,6 +12,7 @@ from lpgcn.data import Interactions
 from lpgcn.model.batches import Batch, PooledBatches, UserBatches, batches_of
 from lpgcn.model.losses.bpr import Pairs
 from lpgcn.model.sampling import (
+    NO_ITEMS,
     SamplingError,
     VirtualItems,
     catalogue,
@@ -49,23 +50,19 @@ class Sampler:
         users_a_round: int | None = None,
     ) -> None:
         """With `users_a_round`, steps are rounds of so many users."""
-        self._seed, self._n_items = config.seed, train.n_items
+        self._seed, self._n_users, self._n_items = config.seed, train.n_users, train.n_items
         self.members = np.arange(train.n_users) if members is None else members
         self.real = train.by_user if members is None else train.by_user.only(members)
         if not self.real.lengths.all():
-            nobody = int(self.members[np.flatnonzero(self.real.lengths == 0)[0]])
-            raise SamplingError(
-                f"user {nobody} (by index) has no training items, so no positive can be drawn; "
-                "leave such users out of the data"
-            )
+            without = int(np.count_nonzero(self.real.lengths == 0))
+            raise SamplingError(NO_ITEMS.format(f"{without:,} of {len(self.members):,} users"))
         self.catalogue = catalogue(config.seed, train.n_items)
-        count, ratio = config.alpha
         self.virtual = virtual_items(
             config.seed,
             self.members,
             self.real,
             train.n_items,
-            VirtualItems(count, ratio, config.virtual_draw),
+            VirtualItems.of(config),
             train.item_degrees.astype(np.float64),
         )
         listed = union(self.real, self.virtual, train.n_items)
@@ -87,6 +84,16 @@ class Sampler:
     def item_ids(self) -> Int64:
         """Of what `pairs` calls items."""
         return np.concatenate((np.arange(self._n_items), self.catalogue))
+
+    @cached_property
+    def positives(self) -> tuple[Ragged, Ragged]:
+        """For every user its items, and for every item its users, among the members: what the loss
+        is about, also where an item stays out of the exchange."""
+        lengths = np.zeros(self._n_users, dtype=np.int64)
+        lengths[self.members] = self.real.lengths
+        users, items = self.members[self.real.rows], self.real.values
+        by_item = Ragged.from_pairs(items, users, self._n_items)
+        return Ragged.from_lengths(lengths, items), by_item
 
     @cached_property
     def by_item(self) -> Int64:

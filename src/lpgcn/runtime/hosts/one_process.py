@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.model.sampling import NO_ITEMS, SamplingError
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.transcript import Witness
@@ -73,6 +74,8 @@ def profiles(
 
     `n_members` are in the first term, if not all of them.
     """
+    if without := int(np.count_nonzero(split.train.user_degrees == 0)):
+        raise SamplingError(NO_ITEMS.format(f"{without:,} of {split.n_users:,} users"))
     popularity, seed = b"", config.seed
     # The server draws the batches from its seed: who has it knows which handle is whose.
     config = config.changed(seed=0)
