@@ -156,7 +156,7 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
 
 @both_losses
 @both_suites
-@both_models
+@every_model
 def test_defences_lose_nothing(
     federation_of: Make, split_of: Make, lossless: Check, tmp_path: Path, base: Config, suite: str,
     model: str,
