@@ -49,6 +49,7 @@ def configs() -> st.SearchStrategy[Config]:
     described = inspect.type_info(Config)
     assert isinstance(described, inspect.StructType)
     fields = {field.name: values_of(field.type) for field in described.fields}
+    fields["cooccurrence"] = st.just("together.npz")
     fields["max_load"] = st.sampled_from(["auto", "none"]) | st.integers(0, 99).map(str)
     softmax = {"loss": st.just("softmax"), "batch_size": st.just("full")}
     losses = st.sampled_from([{"loss": st.just("bpr")}, softmax])

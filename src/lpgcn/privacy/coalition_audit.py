@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lpgcn.privacy.attacks import final_vectors, means_of_finals, token_graph
 from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.logistic import fitted
-from lpgcn.privacy.measures import Guess
+from lpgcn.privacy.measures import Guess, user_auc
 from lpgcn.privacy.server_audit import BITS, is_real
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.privacy.views import Adversary, View, view_of
@@ -21,7 +21,6 @@ Float64 = npt.NDArray[np.float64]
 
 FEWEST_LABELS: Final = 100
 """Entries whose bit is known, for a combination of scores to be trained."""
-_CERTAIN: Final = 1e6
 
 
 def lines(
@@ -30,7 +29,9 @@ def lines(
     lists: Ragged,
     scores: dict[str, Float64],
 ) -> Iterator[Line]:
-    """Before any step, after the steps, after the validation; over users that do not collude."""
+    """Before any step, after the steps, after the validation; over users that do not collude. Of
+    all scores and their combination the strongest is told, chosen with hindsight: no coalition
+    looks weaker than a part of it for a bad choice of its own."""
     view = view_of(deployment, adversary)
     truth = is_real(lists, deployment.real, view.n_items)
     if truth.all():
@@ -55,9 +56,15 @@ def lines(
                 found["means"] = means_of_finals.solved(
                     pushed, finals, lists, np.arange(len(lists))
                 )
-        score = weighed(lists, found, bits)
-        guess = Guess(lists, score, truth).only(others)
-        yield line_of(adversary.name, moment, BITS, guess, deployment.popularity)
+        guesses = {
+            name: Guess(lists, certain(score, bits), truth).only(others)
+            for name, score in {**found, "combination": weighed(lists, found, bits)}.items()
+        }
+        strongest = max(guesses, key=lambda name: float(np.nanmean(user_auc(guesses[name]))))
+        yield line_of(
+            adversary.name, moment, BITS, guesses[strongest], deployment.popularity,
+            note=f"strongest: {strongest}",
+        )  # fmt: skip
 
 
 def known_bits(view: View, lists: Ragged) -> Int64:
@@ -75,12 +82,16 @@ def known_bits(view: View, lists: Ragged) -> Int64:
 
 
 def weighed(lists: Ragged, scores: dict[str, Float64], bits: Int64) -> Float64:
-    """A combination trained on the known bits, or, where these are too few, the score that needs
-    none and is best suited; what is known is certain."""
+    """A combination trained on the known bits or, where these are too few, the score that needs
+    none and is best suited."""
     labelled: Bits = bits >= 0
-    if np.count_nonzero(labelled) >= FEWEST_LABELS and 0 < bits[labelled].mean() < 1:
-        table = token_graph.expanded(lists, scores)
-        score = fitted(table[labelled], bits[labelled])(table)
-    else:
-        score = scores.get("likeness", scores["svd"])
-    return np.where(labelled, np.where(bits == 1, _CERTAIN, -_CERTAIN), score)
+    if np.count_nonzero(labelled) < FEWEST_LABELS or not 0 < bits[labelled].mean() < 1:
+        return scores.get("likeness", scores["svd"])
+    table = token_graph.expanded(lists, scores)
+    return fitted(table[labelled], bits[labelled])(table)
+
+
+def certain(score: Float64, bits: Int64) -> Float64:
+    """What is known is beyond all scores."""
+    least, most = float(score.min()) - 1, float(score.max()) + 1
+    return np.where(bits == 1, most, np.where(bits == 0, least, score))
