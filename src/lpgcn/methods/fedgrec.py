@@ -134,4 +134,5 @@ FEDGREC: Final = Method(
     "it. The sums are the server's: it sees from round to round which items its hundred clients "
     "touched, and an item that one user has gives away that user's latent vectors.",
     uses=FACTORS | {"layers", "dtype"},
+    defaults={"lr": 0.01},
 )

@@ -16,7 +16,7 @@ An item that no user of the group has keeps α·e_i^(0). The gradients of an ite
 by a secure sum over the groups, exact here.
 
 The authors publish no settings that would repeat their figures. Ours: 8 groups by spherical k-means
-(k-means++, 10 rounds of Lloyd), made anew every 20 epochs; 20 predicted items; rounds of users; the
+(k-means++, 10 rounds of Lloyd), made anew every 20 epochs; 5 predicted items; rounds of users; the
 devices of a group add up what goes to an item, so that the predicted ones also hide the real ones.
 """
 
@@ -195,4 +195,5 @@ SEMIDFEGL: Final = Method(
     "vector of each ego graph, a sum of the vectors of its items, and with few items these can be "
     "read off it.",
     uses=FACTORS | {"layers", "dtype"},
+    defaults={"lr": 0.01},
 )
