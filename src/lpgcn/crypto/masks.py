@@ -43,9 +43,8 @@ class Masks:
         """
         self._guard.claim(context)
         counter = CTR(context.place + _BLOCK_ZERO)
-        total = np.zeros(count, dtype=np.uint64)
+        total, zeros = np.zeros(count, dtype=np.uint64), bytes(8 * count)
         for key, sign in self._peers:
-            stream = Cipher(key, counter).encryptor().update(bytes(8 * count))
-            values = np.frombuffer(stream, dtype="<u8")
-            total = total + values if sign == 1 else total - values
+            values = np.frombuffer(Cipher(key, counter).encryptor().update(zeros), dtype="<u8")
+            (np.add if sign == 1 else np.subtract)(total, values, out=total)
         return total
