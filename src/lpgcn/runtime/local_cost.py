@@ -1,7 +1,8 @@
 """What a federation on this machine is going to take, before it takes it: memory and time.
 
 Both are rules of thumb, fitted to federations of about a thousand clients in one process
-(`benchmarks/local_cost.py` compares them with what is measured). They tell minutes from hours and megabytes from gigabytes.
+(`benchmarks/local_cost.py` compares them with what is measured). They tell minutes from hours and
+megabytes from gigabytes.
 """
 
 from __future__ import annotations
