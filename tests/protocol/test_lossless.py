@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -18,12 +19,15 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.backbones import BACKBONES
 from lpgcn.model.cooccurrence import Cooccurrence
-from lpgcn.model.sampling import places
+from lpgcn.model.sampling import SamplingError, places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.server.script import Scope
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.sampler import Sampler
+from lpgcn.runtime.hosts.one_process import profiles
 from lpgcn.runtime.planning import planner_for
 
 Pairs = list[tuple[int, int]]
@@ -464,3 +468,20 @@ def test_the_backbone_of_the_documentation_loses_nothing(
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
     split = split_of(TRAIN, 4, 9, HELD_OUT)
     lossless(federation_of(split, TINY.changed(model="residual:Residual")))
+
+
+def test_who_has_no_items_is_refused_at_the_start_and_not_named(
+    federation_of: Make, split_of: Make, centralized_of: Make
+) -> None:
+    """In all ways to run alike, and by a client on its own."""
+    split = split_of([(0, 0), (1, 1), (3, 2)], 4, 9)
+    said = set()
+    for make in (federation_of, centralized_of):
+        with pytest.raises(SamplingError, match="1 of 4 users") as refused:
+            make(split, TINY)
+        said.add(str(refused.value))
+    assert len(said) == 1
+    (_, profile), *_ = profiles(split_of(TRAIN, 4, 9), TINY)
+    alone = msgspec.structs.replace(msgspec.msgpack.decode(profile, type=Profile), train=b"")
+    with pytest.raises(SamplingError, match="a client"):
+        Client(msgspec.msgpack.encode(alone))

@@ -388,7 +388,7 @@ def test_training_that_diverges_says_where(model: str) -> None:
 
 
 def test_a_user_without_items_is_refused() -> None:
-    with pytest.raises(SamplingError, match=r"user 1 .* has no training items"):
+    with pytest.raises(SamplingError, match=r"no training items of 1 of"):
         Centralized(split_of([(0, 0)], 2, 3), Config(), MACHINE)
 
 
@@ -683,7 +683,7 @@ def test_only_members_need_items() -> None:
     engine = Centralized(split, SMALL, MACHINE, terms=[first, second])
     engine.step(0, 0, 0.1)
     assert engine.measure("test").n_users == 1
-    with pytest.raises(SamplingError, match=r"user 2 .* has no training items"):
+    with pytest.raises(SamplingError, match=r"no training items of 1 of"):
         engine.step(1, 0, 0.1)
 
 
