@@ -564,12 +564,6 @@ def test_numbers_that_cannot_be_a_count_are_refused(federation_of: Make, split_o
         )
 
 
-def test_a_client_without_interactions_has_no_samples(federation_of: Make, split_of: Make) -> None:
-    federation = federation_of(split_of([(0, 1), (0, 2), (2, 3)], 3, 6), TINY)
-    with pytest.raises(UnexpectedMessageError, match="no interactions"):
-        federation.train(3)
-
-
 @pytest.mark.parametrize(
     ("dtype", "reg", "ending", "error"),
     [

@@ -596,14 +596,6 @@ def test_negatives_for_who_was_told_no_epoch_are_refused(
     assert picture_of(federation.clients[4]) == before
 
 
-def test_a_client_without_interactions_takes_part_in_no_training_step(
-    federation_of: Make, split_of: Make
-) -> None:
-    federation = federation_of(split_of([(0, 1), (0, 2), (2, 3)], 3, 6), POOLED)
-    with pytest.raises(UnexpectedMessageError, match="no interactions"):
-        federation.train(1)
-
-
 @pytest.mark.parametrize("config", [POOLED, SAMPLED], ids=["softmax", "bpr"])
 def test_peers_of_a_group_are_others_and_only_where_there_are_pools(
     federation_of: Make, split: Split, picture_of: Make, config: Config
