@@ -127,7 +127,7 @@ def test_both_ledgers_are_equal_after_everything(
     both.do("go_back")
     both.do("measure", "test")
     sequence = PhaseOrder.of(config)
-    elsewhere = {Phase.PREDICT, Phase.INHERIT, Phase.ENDOW}
+    elsewhere = {Phase.PREDICT, Phase.INHERIT, Phase.ENDOW, Phase.HAND_ON, Phase.TAKE_OVER}
     expected = {phase for phase in Phase if sequence.layers_of(phase)} - elsewhere
     assert {phase for phase, *_ in both.added["simulated"]} == expected
     traffic = [engine.traffic() for engine in both.engines.values()]
