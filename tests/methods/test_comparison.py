@@ -118,6 +118,19 @@ def test_the_paired_test_is_that_of_the_users(compared: Path, tastes: Path) -> N
     assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
 
 
+def test_what_is_computed_is_held_against_every_seed(compared: Path, tastes: Path) -> None:
+    out, split = compared / "out", Source(dataset="tastes", train=str(tastes)).open()
+    wanted, settings = {"epochs": 3, "dim": 4, "at": (2, 20)}, compared / "settings"
+    planned = entries(["popular", "bpr"], seeds=2, layers=[], settings=settings, wanted=wanted)
+    found = paired_test(read_outcomes(planned, out, split.fingerprint), out, "recall@2")
+    assert found is not None
+    means = {
+        row.label: row.metrics["recall@2"].mean
+        for row in rows(read_outcomes(planned, out, split.fingerprint))
+    }
+    assert found.difference == pytest.approx(means[found.better] - means[found.other], abs=1e-9)
+
+
 def test_a_run_with_other_settings_is_not_taken_for_this_one(compared: Path, tastes: Path) -> None:
     out, settings = compared / "out", compared / "settings"
     split = Source(dataset="tastes", train=str(tastes)).open()

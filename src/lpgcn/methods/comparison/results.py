@@ -11,6 +11,7 @@ import numpy as np
 
 from lpgcn.methods.comparison.entries import Entry
 from lpgcn.methods.comparison.running import failure
+from lpgcn.methods.registry import described
 from lpgcn.model.kernels import Float64
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, Summary
 
@@ -153,15 +154,28 @@ def paired_test(outcomes: Sequence[Outcome], out: Path, metric: str) -> PairedTe
     means = {row.label: row.metrics[metric].mean for row in rows(outcomes) if row.label in runs}
     ranked = sorted(means, key=lambda label: -means[label])
     for other in ranked[1:]:
-        seeds = sorted(runs[ranked[0]].keys() & runs[other].keys())
-        if seeds and runs[ranked[0]][seeds[0]].model != runs[other][seeds[0]].model:
-            pair = [
-                _user_means([runs[label][seed] for seed in seeds], out, metric)
-                for label in (ranked[0], other)
-            ]
-            if (difference := pair[0] - pair[1]).any():
+        pair = _on_equal_seeds(runs[ranked[0]], runs[other])
+        if pair and pair[0][0].model != pair[1][0].model:
+            means_of_users = [_user_means(entries, out, metric) for entries in pair]
+            if (difference := means_of_users[0] - means_of_users[1]).any():
                 return _tested(metric, ranked[0], other, difference)
     return None
+
+
+def _on_equal_seeds(
+    one: Mapping[int, Entry], other: Mapping[int, Entry]
+) -> tuple[list[Entry], list[Entry]] | None:
+    """The runs of two models seed by seed; what is computed has one run, which stands for all."""
+    computed = [bool(described(next(iter(runs.values())).model).fixed) for runs in (one, other)]
+    seeds = sorted(one.keys() & other.keys())
+    if computed[0] != computed[1]:
+        seeds = sorted(other if computed[0] else one)
+    if not seeds:
+        return None
+    first, second = (
+        [runs.get(seed) or next(iter(runs.values())) for seed in seeds] for runs in (one, other)
+    )
+    return first, second
 
 
 def _tested(metric: str, better: str, other: str, difference: Float64) -> PairedTest:
