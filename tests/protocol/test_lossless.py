@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.errors import LpgcnError
 from lpgcn.model.backbones import BACKBONES
 from lpgcn.model.cooccurrence import Cooccurrence
+from lpgcn.model.grid import GridError
 from lpgcn.model.sampling import SamplingError, places
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.plan.partition import installed
@@ -50,7 +52,7 @@ both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softm
 @pytest.fixture(scope="session")
 def lossless(centralized_of: Make, assert_same: Check) -> Check:
     """After some steps and after one more no parameter, Adam state, loss or metric differs at
-    all. The loss is that since the last time."""
+    all. The loss is that since the last time. Who diverges does so alike."""
 
     def check(*federations: Any, steps: int = 3) -> None:
         split, config = federations[0].split, federations[0].config
@@ -61,9 +63,18 @@ def lossless(centralized_of: Make, assert_same: Check) -> Check:
             one.initialise()
             assert one.server.batches.steps == per_epoch
         for first, last in ((0, steps), (steps, steps + 1)):
-            for engine in (reference, *(one.server for one in federations)):
-                for one in range(first, last):
-                    engine.step(*divmod(one, per_epoch), config.lr)
+            for number in range(first, last):
+                step = (*divmod(number, per_epoch), config.lr)
+                try:
+                    reference.step(*step)
+                except GridError:
+                    # What diverges in a data centre diverges in a federation, in the same step.
+                    for one in federations:
+                        with pytest.raises(LpgcnError, match="does not fit the grid"):
+                            one.server.step(*step)
+                    return
+                for one in federations:
+                    one.server.step(*step)
             state, loss = reference.state(), reference.take_loss()
             measured = [reference.measure(part) for part in parts]
             for one in federations:
@@ -83,6 +94,17 @@ def graphs(draw: st.DrawFn) -> tuple[Pairs, int, int, Pairs]:
     everything = {(user, item) for user in range(n_users) for item in range(n_items)}
     heldout = draw(st.sets(st.sampled_from(sorted(everything - train)), max_size=5))
     return sorted(train), n_users, n_items, sorted(heldout)
+
+
+def test_a_federation_diverges_where_a_data_centre_does(
+    federation_of: Make, split_of: Make, lossless: Check
+) -> None:
+    train, heldout = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 4)], [(0, 3), (1, 6)]
+    config = TINY.changed(
+        model="ngcf", layers=3, dim=16, dtype="float64", virtual_items="0", batch_size=14,
+        seed=39523342,
+    )  # fmt: skip
+    lossless(federation_of(split_of(train, 2, 7, heldout), config))
 
 
 def any_plan(owners: random.Random) -> Planner:
