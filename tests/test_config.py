@@ -14,7 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from lpgcn.config import Config, ConfigError, convert, parse, read_config, read_toml, write_toml
+from lpgcn.config import (
+    MOST_NEGATIVES,
+    OF_SOFTMAX,
+    Config,
+    ConfigError,
+    convert,
+    parse,
+    read_config,
+    read_toml,
+    write_toml,
+)
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -51,8 +61,9 @@ def configs() -> st.SearchStrategy[Config]:
     fields = {field.name: values_of(field.type) for field in described.fields}
     fields["cooccurrence"] = st.just("together.npz")
     fields["max_load"] = st.sampled_from(["auto", "none"]) | st.integers(0, 99).map(str)
-    softmax = {"loss": st.just("softmax"), "batch_size": st.just("full")}
-    losses = st.sampled_from([{"loss": st.just("bpr")}, softmax])
+    no_pools = {name: st.just(getattr(Config(), name)) for name in OF_SOFTMAX}
+    softmax = {"loss": st.just("softmax"), "batch_size": st.just("full"), "answers": st.none()}
+    losses = st.sampled_from([{"loss": st.just("bpr"), **no_pools}, softmax])
     return st.tuples(losses, layers()).flatmap(
         lambda both: st.builds(Config, **{**fields, **both[0], **both[1]})
     )
@@ -156,6 +167,33 @@ def test_softmax_in_batches_is_refused_and_told_what_to_ask_for(values: dict[str
         parse({"loss": "softmax", **values})
     with pytest.raises(ConfigError, match=r"expected batch-size full$"):
         Config(loss="softmax", batch_size="full").changed(batch_size=size)
+
+
+@given(st.integers(1, MOST_NEGATIVES), st.integers(1, 2 * MOST_NEGATIVES))
+def test_a_pool_has_as_many_negatives_as_are_answered(negatives: int, answers: int) -> None:
+    asked = {"loss": "softmax", "batch_size": "full", "negatives": negatives, "answers": answers}
+    if answers <= negatives:
+        assert parse(asked).answers == answers
+    else:
+        with pytest.raises(ConfigError, match=rf"answers is {answers}, .* {negatives} negatives"):
+            parse(asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0.2),
+        ("negatives", 9),
+        ("negative_weight", 2.0),
+        ("answers", 9),
+        ("groups", 2),
+    ],
+)
+def test_settings_of_pools_are_refused_where_there_are_none(name: str, value: float) -> None:
+    softmax = Config(loss="softmax", batch_size="full").changed(**{name: value})
+    assert softmax.sampled(batch_size=9) == Config(batch_size=9)
+    with pytest.raises(ConfigError, match="with loss bpr, which has no pools; leave it out"):
+        Config().changed(**{name: value})
 
 
 def test_only_softmax_has_pools_and_either_loss_can_have_full_batches() -> None:

@@ -38,6 +38,8 @@ LEAST_TEMPERATURE: Final = 0.075
 """From about .0704 down, e^(−2/τ) is below half of 2^-40, to whose multiples softmax rounds."""
 PAPERS_OWN: Final = ("lightgcn", "lightgcn+")
 """The backbones that the paper is about."""
+OF_SOFTMAX: Final = ("temperature", "negatives", "negative_weight", "answers", "groups")
+"""Fields that mean nothing to another loss."""
 Option = bool | int | float | str
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
@@ -182,11 +184,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"layer-weights are {', '.join(map(str, weights))}; expected {self.layers + 1} "
                 f"numbers, one for each of layers 0 to {self.layers}, not all of them 0"
             )
-        if self.pooled and self.batch_size != "full":
-            raise ConfigError(
-                f"batch-size is {self.batch_size} with loss softmax, whose answers are hidden in "
-                "sums over everybody; expected batch-size full"
-            )
+        self._check_loss()
         if self.virtual_draw == "coherent" and self.cooccurrence is None:
             raise ConfigError(
                 "virtual-draw is coherent, which needs a public list of what goes together; give "
@@ -194,6 +192,24 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
         self.load_limit  # noqa: B018
         self.alpha  # noqa: B018 -- a malformed count is an error here, not at its first use
+
+    def _check_loss(self) -> None:
+        if self.pooled and self.batch_size != "full":
+            raise ConfigError(
+                f"batch-size is {self.batch_size} with loss softmax, whose answers are hidden in "
+                "sums over everybody; expected batch-size full"
+            )
+        if self.answers is not None and self.answers > self.negatives:
+            raise ConfigError(
+                f"answers is {self.answers}, and a pool has {self.negatives} negatives; expected "
+                "no more answers than negatives"
+            )
+        for name in () if self.pooled else OF_SOFTMAX:
+            if (found := getattr(self, name)) != _DEFAULTS[name]:
+                raise ConfigError(
+                    f"{name.replace('_', '-')} is {found} with loss {self.loss}, which has no "
+                    "pools; leave it out, or choose loss softmax"
+                )
 
     def __hash__(self) -> int:
         """Options are a table, which has none of its own."""
@@ -248,9 +264,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return self.lr * grown
         return self.lr * grown * 0.5 * (1 + math.cos(math.pi * step / total_steps))
 
+    def sampled(self, batch_size: int) -> Config:
+        """With the paper's loss in batches, and nothing of softmax."""
+        without = {name: _DEFAULTS[name] for name in OF_SOFTMAX}
+        return self.changed(loss="bpr", batch_size=batch_size, **without)
+
     def changed(self, **values: Any) -> Config:
         """This configuration with other values, checked as if read from a file."""
         return parse({**msgspec.to_builtins(self), **values})
+
+
+_DEFAULTS: Final[dict[str, Any]] = dict(
+    zip(Config.__struct_fields__, Config.__struct_defaults__, strict=True)
+)
 
 
 def parse(values: dict[str, Any], where: str = "configuration") -> Config:

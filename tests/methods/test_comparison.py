@@ -181,7 +181,7 @@ def test_the_best_is_bold_and_a_missing_run_has_a_dash() -> None:
     assert r"one & \textbf{0.5000} & \textbf{0.2500} \\" in text
     assert r"two\_b & 0.2500 & 0.1250 \\" in text
     assert r"three & -- & -- \\" in text
-    assert "three: 1 of 1 runs are not finished." in markdown(found, METRICS, None)
+    assert "Not finished: three (1 of 1)." in markdown(found, METRICS, None)
 
 
 def test_settings_for_all_go_to_those_who_have_them() -> None:

@@ -49,7 +49,7 @@ POOLED = Config(
     model="lightgcn", loss="softmax", batch_size="full", negatives=9, answers=6, groups=3, dim=8,
     layers=2, lr=0.05, virtual_items="1", seed=5,
 )  # fmt: skip
-SAMPLED = POOLED.changed(loss="bpr", batch_size=7)
+SAMPLED = POOLED.sampled(batch_size=7)
 MESSAGES = REQUESTS | reduce(or_, {row.reply for row in PHASES.values()})
 both_suites = pytest.mark.parametrize("suite", ["sealed", "paper"])
 both_dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -39,11 +39,8 @@ def markdown(rows: Sequence[Row], metrics: Sequence[str], test: PairedTest | Non
 def remarks(rows: Sequence[Row], test: PairedTest | None) -> list[str]:
     """What stands below the table: who failed and why, who is missing, and who is better."""
     found = [f"{row.label} failed: {why}" for row in rows for why in dict.fromkeys(row.failures)]
-    found += [
-        f"{row.label}: {row.unfinished} of {row.planned} runs are not finished."
-        for row in rows
-        if row.unfinished
-    ]
+    missing = [f"{row.label} ({row.unfinished} of {row.planned})" for row in rows if row.unfinished]
+    found += [f"Not finished: {', '.join(missing)}."] if missing else []
     return [*found, *([sentence(test)] if test else [])]
 
 

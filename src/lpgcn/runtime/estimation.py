@@ -39,6 +39,7 @@ from lpgcn.runtime.engines.sampler import Sampler
 DRAWN: Final = 4
 """Steps that are drawn of each kind: those with a whole batch, and the last one of an epoch."""
 PAPER_STEPS: Final = 100_000
+PAPER_BATCH_SIZE: Final = 2048
 _SOME_USERS: Final = 1
 """The step under which lpgcn.random draws a part of the users; under 0 it splits their items."""
 _BITS: Final = 8
@@ -272,7 +273,7 @@ def _cost(tally: Tally) -> Cost:
 
 def _paper(split: Split, config: Config, topology: Topology, rounds: int, steps: int) -> PaperCost:
     """A triple for each sample and the paper's batch size, whatever ours are."""
-    settings = config.changed(loss="bpr", batch_size=Config().batch_size)
+    settings = config.sampled(PAPER_BATCH_SIZE)
     batches = Sampler(split.train, settings).batches
     drawn = [
         paper_traffic(topology, settings, batches.draw(epoch, 0)).bytes(settings)
