@@ -69,3 +69,9 @@ class Interactions:
     def item_degrees(self) -> Int64:
         """|U_i| for every item."""
         return np.bincount(self.items, minlength=self.n_items)
+
+    @cached_property
+    def edge_weights(self) -> npt.NDArray[np.float64]:
+        """(|I_u||U_i|)^-½ for every pair, by which LightGCN's sums are weighted (Eq. 1)."""
+        product = self.user_degrees[self.users] * self.item_degrees[self.items]
+        return 1 / np.sqrt(product.astype(np.float64))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lpgcn.config import Config
-from lpgcn.model.adam import STATE, Adam, Gradient
+from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.kernels import Float64, Floats, Int64
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, bits
@@ -93,15 +93,10 @@ class Parameters:
             whole[rows] = 0
 
     def state(self) -> Tables:
-        return {
-            f"{name}.{key}": value
-            for name, adam in self._adam.items()
-            for key, value in adam.state().items()
-        }
+        return states(self._adam)
 
     def restore(self, state: Tables) -> None:
-        for name, adam in self._adam.items():
-            adam.restore({key: state[f"{name}.{key}"] for key in STATE})
+        restore_states(self._adam, state)
 
 
 def gradients(loss: torch.Tensor, leaves: Mapping[str, Leaf]) -> list[Floats]:

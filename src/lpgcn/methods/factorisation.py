@@ -23,7 +23,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation import Scorer, Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
-from lpgcn.model.adam import STATE, Adam, Gradient
+from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import embedding_rows
@@ -113,15 +113,10 @@ class Factorisation:
         return Vectors(*(self._vectors(name, every[name]) for name in ("users", "items")))
 
     def state(self) -> Tables:
-        return {
-            f"{name}.{key}": value
-            for name, adam in self._adam.items()
-            for key, value in adam.state().items()
-        }
+        return states(self._adam)
 
     def restore(self, state: Tables) -> None:
-        for name, adam in self._adam.items():
-            adam.restore({key: state[f"{name}.{key}"] for key in STATE})
+        restore_states(self._adam, state)
 
     def traffic(self) -> RoundTraffic | None:
         """All item vectors down, all their gradients up."""

@@ -81,9 +81,7 @@ class FedPerGnn:
         self._config, self._options, self._train = config, options, split.train
         self._sampler = Sampler(split.train, config, users_a_round=options.users_a_round)
         self._entries = Ragged(split.train.by_user.offsets, np.arange(len(split.train)))
-        user_degrees, item_degrees = split.train.user_degrees, split.train.item_degrees
-        product = user_degrees[split.train.users] * item_degrees[split.train.items]
-        self._weights = 1 / np.sqrt(product.astype(np.float64))
+        self._weights = split.train.edge_weights
         self._back = np.bincount(split.train.users, self._weights**2, split.n_users)
         """Σ_i w_ui²: what comes back to a user from its own items."""
         self._parameters = Parameters(

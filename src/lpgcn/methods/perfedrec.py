@@ -63,9 +63,7 @@ class PerFedRec:
         self._config, self._options, self._train = config, options, split.train
         self._sampler = Sampler(split.train, config, users_a_round=options.users_a_round)
         self._entries = Ragged(split.train.by_user.offsets, np.arange(len(split.train)))
-        user_degrees, item_degrees = split.train.user_degrees, split.train.item_degrees
-        product = user_degrees[split.train.users] * item_degrees[split.train.items]
-        self._weights = 1 / np.sqrt(product.astype(np.float64))
+        self._weights = split.train.edge_weights
         self._clusters = min(options.clusters, split.n_users)
         self._parameters = Parameters(initial_tables(split, config, self._clusters), machine)
         self._cluster = np.zeros(split.n_users, dtype=np.int64)

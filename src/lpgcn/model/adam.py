@@ -131,6 +131,21 @@ class Adam:
         self._even = _all_equal(self._steps)
 
 
+def states(tables: Mapping[str, Adam]) -> dict[str, npt.NDArray[Any]]:
+    """Those of several tables, each under the table's name."""
+    return {
+        f"{name}.{key}": value
+        for name, adam in tables.items()
+        for key, value in adam.state().items()
+    }
+
+
+def restore_states(tables: Mapping[str, Adam], state: Mapping[str, npt.NDArray[Any]]) -> None:
+    """What `states` gave."""
+    for name, adam in tables.items():
+        adam.restore({key: state[f"{name}.{key}"] for key in STATE})
+
+
 def _all_equal(counts: Int64) -> bool:
     return bool((counts == counts[:1]).all())
 

@@ -15,7 +15,7 @@ from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
-from lpgcn.model.adam import STATE, Adam, Gradient
+from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.backbones import BUILDING, Linear, NodeKind, backbone_of
 from lpgcn.model.batches import Draw
 from lpgcn.model.dense import nodes_of
@@ -306,16 +306,11 @@ class Centralized:
 
     def state(self) -> Tables:
         """Every parameter with its Adam state, and what was kept as the best so far."""
-        return {
-            f"{name}.{key}": value
-            for name, adam in self._adam.items()
-            for key, value in adam.state().items()
-        }
+        return states(self._adam)
 
     def restore(self, state: Tables) -> None:
         """What `state` gave."""
-        for name, adam in self._adam.items():
-            adam.restore({key: state[f"{name}.{key}"] for key in STATE})
+        restore_states(self._adam, state)
 
     def traffic(self) -> TrafficSummary | None:
         return None
