@@ -23,6 +23,7 @@ from lpgcn.crypto.keys import SecretKey
 UInt64 = npt.NDArray[np.uint64]
 Sign = Literal[1, -1]
 _BLOCK_ZERO: Final = bytes(8)
+_BLOCK_BYTES: Final = 16
 
 
 class Masks:
@@ -44,7 +45,10 @@ class Masks:
         self._guard.claim(context)
         counter = CTR(context.place + _BLOCK_ZERO)
         total, zeros = np.zeros(count, dtype=np.uint64), bytes(8 * count)
+        # The cipher asks for room for one more block.
+        stream = bytearray(8 * count + _BLOCK_BYTES)
+        values = np.frombuffer(stream, dtype="<u8", count=count)
         for key, sign in self._peers:
-            values = np.frombuffer(Cipher(key, counter).encryptor().update(zeros), dtype="<u8")
+            Cipher(key, counter).encryptor().update_into(zeros, stream)
             (np.add if sign == 1 else np.subtract)(total, values, out=total)
         return total

@@ -25,6 +25,9 @@ from lpgcn.ragged import Ragged
 
 _FEW_ROWS = 8
 """Of which all products with a matrix are laid out at once."""
+_LARGEST_PART = 2.0**45
+_ROWS_A_PART = 256
+"""So many whole numbers below the largest part add up exactly in float64."""
 _ENTRIES_A_COLUMN = 60
 """How many entries `reduceat` adds in the time that it takes to begin a column."""
 
@@ -125,16 +128,15 @@ class Plain:
         return total
 
     def outer_sums(self, left: Float64, right: Float64, steps: float) -> tuple[Int64, float]:
+        scaled = right * steps
+        # Rounding keeps the order: the largest of a row's parts is that of its two largest numbers.
+        largest = _largest(np.rint(np.abs(left).max(axis=1) * np.abs(scaled).max(axis=1)))
         total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
-        largest = 0.0
-        for first in range(0, len(left), _FEW_ROWS):
-            part = slice(first, first + _FEW_ROWS)
-            parts = left[part, :, None] * (right[part] * steps)[:, None]
-            np.rint(parts, out=parts)
-            largest = max(largest, _largest(parts))
-            if largest < 2**45:
-                # So few whole numbers of this size are exact in any order.
-                total += parts.sum(axis=0).astype(np.int64)
+        if not largest < _LARGEST_PART:
+            return total, largest
+        for first in range(0, len(left), _ROWS_A_PART):
+            rows = slice(first, first + _ROWS_A_PART)
+            total += _added_up(left[rows], scaled[rows]).astype(np.int64)
         return total, largest
 
     def adam(
@@ -156,6 +158,19 @@ class Plain:
         square *= kind(BETA2)
         square += kind(1 - BETA2) * (g * g)
         parameter -= kind(rate) * (mean / (np.sqrt(square) * kind(root) + kind(EPSILON)))
+
+
+def _added_up(left: Float64, right: Float64) -> Float64:
+    """Σ_r rint(left_r ⊗ right_r), of one row at least; two matrices stay in the cache."""
+    total: Float64 = left[0][:, None] * right[0]
+    np.rint(total, out=total)
+    if len(left) > 1:
+        one = np.empty_like(total)
+        for a, b in zip(left[1:], right[1:], strict=True):
+            np.multiply(a[:, None], b, out=one)
+            np.rint(one, out=one)
+            total += one
+    return total
 
 
 def _largest(numbers: Float64) -> float:

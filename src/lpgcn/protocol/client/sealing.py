@@ -183,5 +183,7 @@ class Keys:
     @staticmethod
     def _masked(masks: Masks | None, context: Context, values: UInt64) -> bytes:
         if masks is not None:
-            values = values + masks.mask(context, len(values))
-        return values.astype("<u8").tobytes()
+            mask = masks.mask(context, len(values))
+            mask += values
+            values = mask
+        return values.astype("<u8", copy=False).tobytes()

@@ -37,20 +37,24 @@ class SharedWeights:
 
     def part(self, passes: Iterable[Backward]) -> Int64:
         """What these nodes say, all numbers in a row."""
-        total = {name: np.zeros(shape, dtype=np.int64) for name, shape in self._shapes.items()}
+        total = np.zeros(sum(rows * columns for rows, columns in self._shapes.values()), np.int64)
+        parts = self._named(total)
         for one in passes:
             for name, sums in one.weight_sums().items():
-                total[name] += sums
-        return np.concatenate([sums.reshape(-1) for sums in total.values()])
+                parts[name] += sums
+        return total
 
-    def read(self, field: bytes, veil: npt.NDArray[np.uint64]) -> dict[str, Int64]:
-        """Sums over everybody, without what veils them."""
+    def _named(self, numbers: Int64) -> dict[str, Int64]:
+        """Numbers in a row as matrices, in the same memory."""
         sizes = [rows * columns for rows, columns in self._shapes.values()]
-        reading.check_length(field, "sums", sum(sizes), reading.MASKED_BYTES)
-        numbers = (np.frombuffer(field, dtype="<u8") - veil).view(np.int64)
         parts = np.split(numbers, list(accumulate(sizes))[:-1])
         shapes = self._shapes.items()
         return {name: one.reshape(shape) for (name, shape), one in zip(shapes, parts, strict=True)}
+
+    def read(self, field: bytes, veil: npt.NDArray[np.uint64]) -> dict[str, Int64]:
+        """Sums over everybody, without what veils them."""
+        reading.check_length(field, "sums", len(veil), reading.MASKED_BYTES)
+        return self._named((np.frombuffer(field, dtype="<u8") - veil).view(np.int64))
 
     def step(self, sums: dict[str, Int64], rate: float, batch_size: int) -> None:
         for name, gradient in weight_gradients([sums], self._config, batch_size).items():
