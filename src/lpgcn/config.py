@@ -112,6 +112,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     seed: Annotated[
         int, Meta(ge=0, le=2**63 - 1, description="Decides every random number of the training.")
     ] = 0
+    user_feature_dim: Annotated[
+        int, Meta(ge=0, description="Features of a user; with --user-features, as many as it has.")
+    ] = 0
+    item_feature_dim: Annotated[
+        int, Meta(ge=0, description="Features of an item; with --item-features, as many as it has.")
+    ] = 0
     init_deviation: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Standard deviation of initial embeddings; Xavier if not given."),

@@ -140,6 +140,7 @@ def audit(
     DATASET is a name of `lpgcn data list`; RUN is the folder of a run, whose data and configuration
     are taken.
     """
+    from lpgcn.data.features import sized
     from lpgcn.privacy.audit import PARTIES
     from lpgcn.privacy.audit import audit as measured
     from lpgcn.report.audits import plot_trade_offs
@@ -151,6 +152,7 @@ def audit(
         check_report(page, overwrite=overwrite)
     source, base = _asked(dataset, config_file, fields)
     split = source.open()
+    base = sized(base, split)
     people = _people(split, attributes)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     found: list[Audited] = []

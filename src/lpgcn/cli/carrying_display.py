@@ -17,6 +17,7 @@ from lpgcn.cli.program import Stopped
 from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
 from lpgcn.config import Suite
+from lpgcn.data.features import FeatureRows
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
 from lpgcn.runtime.runs.carrying import CarryingEvents, Passenger, Vehicle, carry
@@ -125,14 +126,16 @@ class CarryingLog(_Carrying):
 
 
 def carried(
-    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite
-) -> tuple[str, Vehicle]:
+    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
+    item_features: FeatureRows | None,
+) -> tuple[str, Vehicle]:  # fmt: skip
     """Carry these clients until the run is over, and be stopped by whoever stops the command."""
     events = CarryingDisplay() if log is None else CarryingLog(log, name)
     try:
         text, vehicle = carry(
-            options, name, people, suite=suite, events=events, started=_stop_on_signal
-        )
+            options, name, people, suite=suite, events=events, started=_stop_on_signal,
+            item_features=item_features,
+        )  # fmt: skip
     except KeyboardInterrupt:
         text = ""
     if not text:

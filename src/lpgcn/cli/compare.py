@@ -16,7 +16,7 @@ from lpgcn.cli.terminal import console, json_option, print_json, say, show, tabl
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
 from lpgcn.files import check_folder
-from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.source import FEATURES, Source
 
 if TYPE_CHECKING:
     from lpgcn.methods.comparison.entries import Entry
@@ -72,7 +72,7 @@ Examples:
 )
 @report_option
 @json_option
-@field_options(Source, "Data, and files of your own")
+@field_options(Source, "Data, and files of your own", without=FEATURES)
 @field_options(Config, "Settings of all models", without=set(Config.__struct_fields__) - {*_WANTED})
 def compare(
     dataset: str | None,

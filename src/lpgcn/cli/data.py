@@ -9,7 +9,7 @@ import click
 
 from lpgcn.cli.options import SectionedCommand, field_options, given, overwrite_option
 from lpgcn.cli.terminal import json_option, print_json, show, table
-from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.source import FEATURES, Source
 
 
 @click.group(
@@ -61,7 +61,7 @@ Examples:
 )
 @click.argument("dataset", metavar="NAME")
 @json_option
-@field_options(Source, "Data, and files of your own")
+@field_options(Source, "Data, and files of your own", without=FEATURES)
 def show_(dataset: str, as_json: bool, **fields: Any) -> None:
     """Read a data set and count what is in it.
 
@@ -127,7 +127,7 @@ Examples:
 )
 @overwrite_option
 @json_option
-@field_options(Source, "Data, and files of your own")
+@field_options(Source, "Data, and files of your own", without=FEATURES)
 def cooccurrence(
     dataset: str, out: Path, sample: float, overwrite: bool, as_json: bool, **fields: Any
 ) -> None:

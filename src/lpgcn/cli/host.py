@@ -85,7 +85,8 @@ def host(
     from lpgcn.runtime.runs.carrying import passengers
 
     with telling(log_json=log_json, as_json=as_json) as log:
-        split = source_asked(dataset, fields).open()
+        source = source_asked(dataset, fields)
+        items, split = source.features_of_items(), source.open_users()
         chosen = users or range(split.n_users)
         if chosen.stop > split.n_users:
             raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
@@ -95,7 +96,7 @@ def host(
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
-        text, vehicle = carried(log, name, options, people, suite)
+        text, vehicle = carried(log, name, options, people, suite, items)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

@@ -26,8 +26,10 @@ class NoPartError(LpgcnError):
 @click.command(
     cls=SectionedCommand,
     epilog="""\b
-Example:
-  lpgcn join --credentials alice.credentials --data mine.csv --state ~/.lpgcn/fed""",
+Examples:
+  lpgcn join --credentials alice.credentials --data mine.csv --state ~/.lpgcn/fed
+  lpgcn join --credentials alice.credentials --data mine.csv --state ~/.lpgcn/fed \\
+      --user-features me.npz --item-features films.parquet""",
 )
 @click.option(
     "--credentials",
@@ -78,7 +80,7 @@ def join(
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = Source(**data_asked(None, {**fields, "train": train}))
-        split = source.open()
+        items, split = source.features_of_items(), source.open_users()
         if split.n_users != 1:
             raise click.UsageError(
                 f"--data has {split.n_users} users; expected the interactions of one. Many users "
@@ -87,7 +89,7 @@ def join(
         own_name, options = connect_options(credentials_file, broker, name, state)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
-        text, vehicle = carried(log, own_name, options, [alone], suite)
+        text, vehicle = carried(log, own_name, options, [alone], suite, items)
         if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():

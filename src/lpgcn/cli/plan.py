@@ -20,7 +20,7 @@ from lpgcn.cli.options import (
 from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config
-from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.source import FEATURES, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,8 @@ _RELEVANT: Final = {
 }  # fmt: skip
 """What a plan and its costs depend on."""
 _ESTIMATED: Final = {
-    "model", "loss", "negatives", "answers", "groups", "batch_size", "epochs", "eval_every",
+    "model", "user_feature_dim", "item_feature_dim", "loss", "negatives", "answers", "groups",
+    "batch_size", "epochs", "eval_every",
     "suite", "at",
 }  # fmt: skip
 """What a training costs beside that."""
@@ -104,7 +105,7 @@ On a large data set the planner auto takes minutes, and cover and greedy take se
 )
 @report_option
 @json_option
-@field_options(Source, "Data, and files of your own")
+@field_options(Source, "Data, and files of your own", without=FEATURES)
 @field_options(Config, "Configuration", without=_FIELDS - _RELEVANT)
 @field_options(
     Config, "Configuration that only an estimate depends on", without=_FIELDS - _ESTIMATED

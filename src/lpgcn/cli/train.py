@@ -42,6 +42,7 @@ Examples:
   lpgcn train gowalla --config configs/gowalla.toml --lr 0.002 --at 5 --at 20
   lpgcn train demo --model item-knn --option neighbours=100
   lpgcn train mine --train ratings.csv --user-column who --item-column what
+  lpgcn train mine --train ratings.csv --item-features films.parquet --user-features people.npz
   lpgcn train demo --mode centralized --terms federation/terms.jsonl --out runs/same
   lpgcn train demo --mode simulated --report demo.html
   lpgcn train --out runs/demo --resume""",

@@ -70,6 +70,7 @@ def up(
     """
     from lpgcn.cli.logs import telling
     from lpgcn.cli.serving_display import observed
+    from lpgcn.data.features import sized
     from lpgcn.runtime.runs.local_network import LocalNetwork
     from lpgcn.runtime.runs.serving import Serving
 
@@ -78,6 +79,7 @@ def up(
         config = Config().changed(**asked(config_file, fields), mode="federated")
         source = source_asked(dataset, fields).resolved()
         split = source.open()
+        config = sized(config, split)
         if out is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lpgcn-")))
         else:

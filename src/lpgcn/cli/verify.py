@@ -33,6 +33,7 @@ Examples:
   lpgcn verify demo --workers 2 --report lossless.html
   lpgcn verify ml-100k --all --epochs 20 --workers 2 --plot lossless.png
   lpgcn verify demo --model mypackage.mymodule:MyBackbone
+  lpgcn verify demo --model ngcf --item-features items.parquet
   lpgcn verify ml-100k --all --model lightgcn --suite sealed --virtual-items 1.0x""",
 )
 @click.argument("dataset", required=False)
@@ -76,6 +77,7 @@ def verify(
     derivatives are right, and its rows the same alone and in a table. The exit code is 1 if that is
     not so, or if any difference is not zero.
     """
+    from lpgcn.data.features import sized
     from lpgcn.model.backbones import backbone_of
     from lpgcn.model.backbones.checking import problems
     from lpgcn.model.kernels.compiled import Compiled
@@ -95,6 +97,7 @@ def verify(
     if "planner" in wanted or not everything:
         chosen["other_planners"] = ()
     split = source_asked(dataset, fields).resolved().open()
+    config = sized(config, split)
     picture = plot or (new_name(f"verify-{split.name}", ".png") if can_draw() else None)
     if picture is not None:
         check_place(picture, overwrite=overwrite)

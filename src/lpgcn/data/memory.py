@@ -66,12 +66,14 @@ def _rows(data: Any, columns: Columns) -> Rows:
             positions=columns.positions or standard, minimum_rating=columns.minimum_rating
         )
         places = positions.positions_in(where, len(values))
-    users, items = (_ids(where, names[at], values[at]) for at in (places.user, places.item))
+    users, items = (
+        column_of_ids(where, names[at], values[at]) for at in (places.user, places.item)
+    )
     times = None if places.time is None else _times(where, names[places.time], values[places.time])
     rows = Rows(where, users, items, np.arange(1, len(users.codes) + 1), times)
     if places.rating is None:
         return rows
-    ratings = _numbers(where, names[places.rating], values[places.rating])
+    ratings = column_of_numbers(where, names[places.rating], values[places.rating])
     return rows.take(np.flatnonzero(ratings >= columns.minimum_rating))
 
 
@@ -115,10 +117,10 @@ def _array(values: Sequence[Any]) -> Values:
     return made
 
 
-def _ids(where: str, name: str, values: Values) -> Column:
+def column_of_ids(where: str, name: str, values: Values) -> Column:
     """Whole numbers, also where they are stored as 7.0, or strings."""
     if values.dtype.kind in "iuf":
-        numbers = _numbers(where, name, values)
+        numbers = column_of_numbers(where, name, values)
         with np.errstate(invalid="ignore"):
             whole = numbers.astype(np.int64)
         if (bad := np.flatnonzero(whole != numbers)).size:
@@ -147,7 +149,7 @@ def _id(value: object) -> str | None:
     return None
 
 
-def _numbers(where: str, name: str, values: Values) -> Values:
+def column_of_numbers(where: str, name: str, values: Values) -> Values:
     """Present and finite."""
     if values.dtype.kind == "O" and all(isinstance(one, Real) for one in values.tolist()):
         values = values.astype(np.float64)
@@ -164,4 +166,4 @@ def _times(where: str, name: str, values: Values) -> Float64:
         if (bad := np.flatnonzero(np.isnat(values))).size:
             raise bad_cell(where, int(bad[0]) + 1, name, None, "a date")
         return values.astype("datetime64[us]").astype(np.int64) / 1e6
-    return _numbers(where, name, values).astype(np.float64)
+    return column_of_numbers(where, name, values).astype(np.float64)

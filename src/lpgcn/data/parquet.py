@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +16,14 @@ from lpgcn.data.rows import Column, Columns, Rows, bad_cell
 
 def read_parquet(path: Path, columns: Columns) -> Rows:
     """Named columns of a Parquet file; a line is a row, counted from 1."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading Parquet needs pyarrow; install it: pip install 'lpgcn[parquet]'"
-        ) from error
     where = str(path)
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            header: list[str] = file.schema_arrow.names
-            places = columns.places(where, header)
-            used = (places.user, places.item, places.rating, places.time)
-            names = [header[place] for place in used if place is not None]
-            table = file.read(names)
-            read = {name: table[name].combine_chunks() for name in names}
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({error}); check the file") from error
+    with _opened(path) as file:
+        header: list[str] = file.schema_arrow.names
+        places = columns.places(where, header)
+        used = (places.user, places.item, places.rating, places.time)
+        names = [header[place] for place in used if place is not None]
+        table = file.read(names)
+        read = {name: table[name].combine_chunks() for name in names}
     users, items = (_ids(where, name, read[name]) for name in (columns.user, columns.item))
     times = None if columns.time is None else _times(where, columns.time, read[columns.time])
     rows = Rows(where, users, items, np.arange(1, table.num_rows + 1), times)
@@ -39,6 +31,29 @@ def read_parquet(path: Path, columns: Columns) -> Rows:
         return rows
     ratings = _numbers(where, columns.rating, read[columns.rating])
     return rows.take(np.flatnonzero(ratings >= columns.minimum_rating))
+
+
+def read_columns(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All columns as they are; what is missing is None, or no number."""
+    with _opened(path) as file:
+        table = file.read()
+        return {name: table[name].to_numpy() for name in table.column_names}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow; install it: pip install 'lpgcn[parquet]'"
+        ) from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({error}); check the file") from error
 
 
 def _times(where: str, name: str, column: Any) -> npt.NDArray[np.float64]:

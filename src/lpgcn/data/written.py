@@ -16,9 +16,17 @@ from lpgcn.files import write_atomically
 
 
 def write_split(split: Split, folder: Path) -> None:
-    """train.csv, valid.csv and test.csv."""
+    """train.csv, valid.csv and test.csv; user_features.npz and item_features.npz, if any."""
     for part, interactions in split.parts.items():
         write_atomically(folder / f"{part}.csv", _csv(interactions, split).encode())
+    for ids, features, name in (
+        (split.user_ids, split.user_features, "user_features"),
+        (split.item_ids, split.item_features, "item_features"),
+    ):
+        if features is not None:
+            content = io.BytesIO()
+            np.savez_compressed(content, allow_pickle=False, ids=ids.values, features=features)
+            write_atomically(folder / f"{name}.npz", content.getvalue())
 
 
 def check_can_be_written(split: Split) -> None:

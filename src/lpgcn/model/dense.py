@@ -20,22 +20,23 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import Linear, backbone_of
+from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid
 from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import Backward, Forward, Nodes
-from lpgcn.model.weights import Sums, Weights, WeightSums, gradient_grid
+from lpgcn.model.weights import Sums, Weights
 from lpgcn.ragged import Ragged
 
 
 class DenseNodes(Nodes):
-    """`in_all` is the number of nodes in the whole federation."""
+    """See `Nodes`."""
 
     def __init__(
         self, name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels,
-        in_all: int,
+        in_all: int | None = None, features: Features | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(name, degrees, segments, config, kernels)
+        super().__init__(name, degrees, segments, config, kernels, in_all, features)
         ones = np.ones(len(self))
         means = self.backbone.aggregation == "mean"
         self.sent, self.received = (
@@ -43,7 +44,6 @@ class DenseNodes(Nodes):
         )
         self.building = 1 / np.sqrt(np.maximum(degrees, 1).astype(np.float64))
         self.loop = self.sent * self.received if self.backbone.self_loop else None
-        self.weight_sums = WeightSums(gradient_grid(config), in_all, kernels)
 
     def begin(self, initial: Floats, weights: Weights | None = None) -> Forward:
         return self._begun(initial.astype(np.float64), weights)
@@ -54,8 +54,10 @@ class DenseNodes(Nodes):
 
     def _begun(self, initial: Float64, weights: Weights | None) -> Forward:
         assert weights is not None, "these nodes map vectors"
+        mapped = self.mapped(weights)
+        initial = initial if mapped is None else initial + mapped
         push = self.rounded(initial, self.sent, self.forward_grid, "layer 0 forward")
-        return DenseForward(self, (push,), weights=weights, vectors=(initial,))
+        return DenseForward(self, (push,), mapped=mapped, weights=weights, vectors=(initial,))
 
     def sums(self, arrived: Integers, grid: Grid, where: str, rows: Int64 | None = None) -> Int64:
         segments = self.segments if rows is None else self.segments.only(rows)
@@ -199,23 +201,24 @@ class DenseBackward(Backward):
         return replace(self, own=own, push=push, sums=sums)
 
     def weight_sums(self) -> Sums:
-        return self.sums
+        return self.sums | super().weight_sums()
+
+    def at_beginning(self) -> Float64:
+        return self.own.copy()
 
     def gradient(self, batch_size: int) -> Gradient:
         factor = np.full(len(self.push), self.grid.unit / batch_size)
-        return Gradient(self.push, factor, self.decay(batch_size))
+        return self._of_parameters(factor, batch_size)
 
     def push_to_built(self) -> Integers:
-        nodes, rows = self.dense_forward.dense, self.loss.rows
-        gradient = self.own.copy()
-        gradient[rows] += (self.loss.in_samples * nodes.reg)[:, None] * self.forward.initial(rows)
-        return nodes.rounded(gradient, nodes.building, self.grid, "update")
+        nodes = self.dense_forward.dense
+        return nodes.rounded(self.regularised(), nodes.building, self.grid, "update")
 
 
 def nodes_of(
-    name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels, *, in_all: int
-) -> Nodes:
+    name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels, *, in_all: int,
+    features: Features | None = None,
+) -> Nodes:  # fmt: skip
     """Nodes as the backbone propagates them; there are `in_all` in the whole federation."""
-    if isinstance(backbone_of(config), Linear):
-        return Nodes(name, degrees, segments, config, kernels)
-    return DenseNodes(name, degrees, segments, config, kernels, in_all)
+    kind = Nodes if isinstance(backbone_of(config), Linear) else DenseNodes
+    return kind(name, degrees, segments, config, kernels, in_all, features)

@@ -15,17 +15,18 @@ node without neighbours has s = 1: nothing is pushed or arrives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import Linear, backbone_of
+from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid, largest_magnitude
 from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
 from lpgcn.model.losses.gradient import LossGradient
-from lpgcn.model.weights import Sums, Weights
+from lpgcn.model.weights import Sums, Weights, WeightSums, gradient_grid
 from lpgcn.ragged import Ragged
 
 
@@ -33,9 +34,15 @@ class Nodes:
     """What does not change in a run: degrees, and which of the arrived rows each node adds up."""
 
     def __init__(
-        self, name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels
-    ) -> None:
+        self, name: str, degrees: Int64, segments: Ragged, config: Config, kernels: Kernels,
+        in_all: int | None = None, features: Features | None = None,
+    ) -> None:  # fmt: skip
+        """`in_all` is the number of nodes in the whole federation, if these are not all."""
         self.name, self.segments, self.kernels = name, segments, kernels
+        self.features = features
+        self.weight_sums = WeightSums(
+            gradient_grid(config), len(segments) if in_all is None else in_all, kernels
+        )
         self.layers, self.reg, self.dtype = config.layers, config.reg, config.dtype
         self.dim = config.dim
         self.backbone = backbone_of(config)
@@ -54,13 +61,30 @@ class Nodes:
         return self.backbone
 
     def begin(self, initial: Floats, weights: Weights | None = None) -> Forward:
-        """e^(0) are parameters of these nodes."""
+        """e^(0) are parameters of these nodes, and what their features add."""
+        mapped = self.mapped(weights)
+        vectors = initial if mapped is None else initial + mapped
+        return Forward(self, (self._first_push(vectors),), mapped=mapped)
+
+    def mapped(self, weights: Weights | None) -> Float64 | None:
+        """features·Θ, where these nodes have features."""
+        if self.features is None:
+            return None
+        assert weights is not None, "features are mapped"
+        return self.features.mapped(weights)
+
+    def _first_push(self, vectors: Floats) -> Integers:
         grid, where = self.forward_grid, f"layer 0 forward, {self.name}"
-        return Forward(self, (grid.round(initial, self.scale * grid.steps, where, self.kernels),))
+        return grid.round(vectors, self.scale * grid.steps, where, self.kernels)
 
     def build(self, arrived: Integers, weights: Weights | None = None) -> Forward:
-        """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid."""
-        return Forward(self, (self.averages(arrived, self.forward_grid, "building users"),))
+        """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid; and what
+        features add."""
+        grid, where = self.forward_grid, "building users"
+        push, mapped = self.averages(arrived, grid, where), self.mapped(weights)
+        if mapped is not None:
+            push = grid.fit(push.astype(np.int64) + self._first_push(mapped), where)
+        return Forward(self, (push,), mapped=mapped)
 
     def from_loss(self, loss: LossGradient, layer: int) -> Integers:
         """∂Loss/∂e^(l)·s of the nodes that the batch touches."""
@@ -90,6 +114,8 @@ class Forward:
     """Of all layers so far."""
     finals: Floats | None = None
     """After the last layer: e, of all nodes or of some."""
+    mapped: Float64 | None = None
+    """What features add to e^(0)."""
 
     @property
     def grid(self) -> Grid:
@@ -108,7 +134,7 @@ class Forward:
     def absorb(self, arrived: Integers) -> Forward:
         """One layer: Eq. 1 for users, Eq. 2 for items."""
         push = self.nodes.averages(arrived, self.grid, self.where)
-        return Forward(self.nodes, (*self.pushes, push))
+        return Forward(self.nodes, (*self.pushes, push), mapped=self.mapped)
 
     @property
     def final(self) -> Floats:
@@ -127,7 +153,7 @@ class Forward:
         for push, weight in zip(self.pushes, weights, strict=False):
             total += weight * (push if rows is None else push.take(rows, axis=0))
         total *= (nodes.unscale[which] * (self.grid.unit * factor))[:, None]
-        return Forward(nodes, self.pushes, total.astype(nodes.dtype))
+        return Forward(nodes, self.pushes, total.astype(nodes.dtype), self.mapped)
 
     def initial(self, rows: Int64) -> Float64:
         """e^(0) of some nodes, as it was pushed."""
@@ -192,15 +218,37 @@ class Backward:
         return Backward(self.forward, self.loss, from_loss, layer, push)
 
     def weight_sums(self) -> Sums:
-        """What these nodes add to the gradients of the dense weights: these have none."""
-        return {}
+        """What these nodes add to the gradients of the dense weights; at the end, when g^(0) is
+        known, features add Σ features ⊗ (g^(0) + n·λ·e^(0))."""
+        nodes = self.forward.nodes
+        if nodes.features is None:
+            return {}
+        left, name = nodes.features.rows, nodes.features.name
+        return {name: nodes.weight_sums.of(name, left, self.regularised())}
+
+    def at_beginning(self) -> Float64:
+        """g^(0)."""
+        return self.push * (self.forward.nodes.unscale * self.grid.unit)[:, None]
+
+    def regularised(self) -> Float64:
+        """g^(0) + n·λ·e^(0)."""
+        gradient, rows = self.at_beginning(), self.loss.rows
+        pull = self.loss.in_samples * self.forward.nodes.reg
+        gradient[rows] += pull[:, None] * self.forward.initial(rows)
+        return gradient
 
     def gradient(self, batch_size: int) -> Gradient:
         """g^(0)/B = push·|N|^½/B, and n·λ/B·e^(0) where the batch touches."""
         nodes = self.forward.nodes
-        return Gradient(
-            self.push, nodes.unscale * (self.grid.unit / batch_size), self.decay(batch_size)
-        )
+        return self._of_parameters(nodes.unscale * (self.grid.unit / batch_size), batch_size)
+
+    def _of_parameters(self, factor: Float64, batch_size: int) -> Gradient:
+        """Adam adds decay·θ; where features add to θ, e^(0) has more to decay."""
+        found, mapped = Gradient(self.push, factor, self.decay(batch_size)), self.forward.mapped
+        if mapped is None:
+            return found
+        more = (found.decay / factor)[:, None] * mapped
+        return replace(found, integers=self.push + more)
 
     def decay(self, batch_size: int) -> Float64:
         """n·λ/B of each node."""

@@ -1,4 +1,4 @@
-"""The dense weights Θ of a backbone: every party has a copy, and all copies have the same bits.
+"""The dense weights Θ of a model: every party has a copy, and all copies have the same bits.
 
 The gradient of a matrix is a sum over all nodes. Each node's part is a product of two vectors, of
 which every number is rounded once to a multiple of 2^-(k + 8), where 2^-k is the float32 grid of
@@ -25,6 +25,8 @@ from lpgcn.random import Purpose, bits
 Shape = tuple[int, int]
 Sums = dict[str, Int64]
 """For each matrix what was added up, in steps of `gradient_grid`."""
+MAPS: Final = {"users": "user_map", "items": "item_map"}
+"""Which matrix maps the features of the nodes of a kind to e^(0): see `model.features`."""
 _FINER: Final = 8
 _LARGEST: Final = 2**45
 """Of a node's part: some hundred of them are exact in float64."""
@@ -48,6 +50,12 @@ class Weights:
     @cached_property
     def _transposed(self) -> dict[str, Float64]:
         return {name: np.ascontiguousarray(one.T) for name, one in self._matrices.items()}
+
+
+def ordered(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """A backbone's own by name, so that features change nothing about them, then those of
+    features."""
+    return dict(sorted(shapes.items(), key=lambda one: (one[0] in MAPS.values(), one[0])))
 
 
 def gradient_grid(config: Config) -> Grid:
@@ -81,7 +89,7 @@ def initial_weights(
 ) -> dict[str, Adam]:
     """Uniform in (−b, b), b = √(6 / (rows + columns)), as Xavier; each with its own Adam state."""
     made = {}
-    for number, (name, (rows, columns)) in enumerate(sorted(shapes.items())):
+    for number, (name, (rows, columns)) in enumerate(ordered(shapes).items()):
         drawn = bits(seed, Purpose.DENSE_WEIGHT, np.arange(rows), number, 0, columns)
         unit = (drawn >> 8) * 2.0**-23 - 1.0
         bound = math.sqrt(6 / (rows + columns))

@@ -25,7 +25,7 @@ from lpgcn.protocol.server.server import Line
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, words
 from lpgcn.runtime.engines.federation import Federation
-from lpgcn.runtime.hosts.one_process import Calls, OneProcess, profiles
+from lpgcn.runtime.hosts.one_process import Calls, OneProcess, profiles, public_features
 from lpgcn.runtime.planning import planner_for
 
 Tell = Callable[[str], None]
@@ -85,7 +85,7 @@ def deploy(
         user: _with_seeds(profile, seeds.clients, int(seeds.private[user]))
         for user, profile in profiles(split, config)
     }
-    host = OneProcess(clients, record.witness)
+    host = OneProcess(clients, record.witness, item_features=public_features(split))
     federation = Federation(
         config, np.arange(split.n_users), split.n_items, planner_for(split, config),
         Line(Calls(host), record.witness), InMemory(),

@@ -191,7 +191,7 @@ class PhaseOrder:
     @classmethod
     def of(cls, config: Config) -> PhaseOrder:
         backbone = backbone_of(config)
-        return cls(config.layers, backbone.builds_users, bool(backbone.weights()))
+        return cls(config.layers, backbone.builds_users, bool(backbone.shared()))
 
     def layers_of(self, phase: Phase) -> range:
         """The layers that a phase comes for; none if this configuration does without it."""

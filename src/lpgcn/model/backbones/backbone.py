@@ -23,7 +23,7 @@ import numpy as np
 
 from lpgcn.config import Config, ConfigError
 from lpgcn.model.kernels import Float64
-from lpgcn.model.weights import Shape, Weights
+from lpgcn.model.weights import MAPS, Shape, Weights, ordered
 from lpgcn.random import Purpose
 
 NodeKind = Literal["users", "items"]
@@ -76,6 +76,7 @@ class Backbone(ABC):
 
     def __init__(self, config: Config) -> None:
         self.dim, self.layers, self.layer_weights = config.dim, config.layers, config.layer_weights
+        self._features = {"users": config.user_feature_dim, "items": config.item_feature_dim}
         if self.layer_weights is not None and not self.takes_layer_weights:
             raise ConfigError(
                 f"layer-weights are given, but the readout of {config.model} has none; leave them "
@@ -91,8 +92,14 @@ class Backbone(ABC):
         return {name: table for name, table in self.tables.items() if table.kind == kind}
 
     def weights(self) -> dict[str, Shape]:
-        """The matrices Θ, of which every party has a copy."""
+        """The matrices Θ of its layers."""
         return {}
+
+    def shared(self) -> dict[str, Shape]:
+        """All matrices of which every party has a copy: those of the layers, and those that map
+        features to e^(0)."""
+        maps = {MAPS[kind]: (count, self.dim) for kind, count in self._features.items() if count}
+        return ordered({**self.weights(), **maps})
 
     @abstractmethod
     def layer(self, number: int, vectors: Float64, messages: Float64, weights: Weights) -> Float64:

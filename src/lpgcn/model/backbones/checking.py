@@ -18,7 +18,7 @@ import numpy as np
 from lpgcn.model.backbones.backbone import Backbone, LayerGradient
 from lpgcn.model.kernels import Float64, Kernels
 from lpgcn.model.kernels.plain import Plain
-from lpgcn.model.weights import Weights
+from lpgcn.model.weights import MAPS, Weights
 from lpgcn.random import Purpose, uniform
 
 _STEP: Final = 2.0**-20
@@ -47,8 +47,12 @@ class _Check:
 
     def findings(self) -> Iterator[str]:
         backbone = self._backbone
-        if clash := sorted(self._shapes.keys() & backbone.tables.keys()):
-            yield f"weights() has {clash[0]!r}, which is the name of a table; choose another name"
+        taken = {*backbone.tables, *MAPS.values()}
+        if clash := sorted(self._shapes.keys() & taken):
+            yield (
+                f"weights() has {clash[0]!r}, which is the name of a table or of the map of "
+                "features; choose another name"
+            )
             return
         results = []
         for number in range(backbone.layers):

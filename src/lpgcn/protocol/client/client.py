@@ -38,13 +38,16 @@ class Client:
         profile: bytes,
         witness: Witness | None = None,
         checkpoints: Checkpoints | None = None,
+        item_features: bytes = b"",
     ) -> None:
-        """Who comes back with `checkpoints` of an earlier process waits for RESUME."""
+        """Who comes back with `checkpoints` of an earlier process waits for RESUME. Features of
+        items are public, and the same for all."""
         about = msgspec.msgpack.decode(profile, type=Profile)
         if not about.train:
             raise SamplingError(NO_ITEMS.format("a client"))
         opened: list[Opened] | None = None if witness is None else []
-        self._device = Device(about, checkpoints or InMemory(), opened)
+        self._device = Device(about, checkpoints or InMemory(), opened, item_features)
+        self._device.check_features()
         self._witness, self._order = witness, PhaseOrder.of(about.config)
         self._limit = self._largest(about.n_users)
         self._last = restarted(self._device.checkpoints.stretch)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.dense import nodes_of
+from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels import Floats, Integers
@@ -51,6 +52,7 @@ class Owner:
     def __init__(
         self, about: Profile, items: Int64, places: Int64, neighbours: Ragged,
         is_real: Bits, own: Int64, tables: dict[str, Adam] | None, in_all: int,
+        features: Features | None = None,
     ) -> None:  # fmt: skip
         """Handle h listed the owned rows `neighbours[h]`, of which some are real; `own` are those
         that this client's own user really has. Virtual items never enter a sum, and items with
@@ -67,7 +69,9 @@ class Owner:
         senders = np.concatenate((real.rows, np.full(len(own), k)))
         segments = Ragged.from_pairs(np.concatenate((real.values, own)), senders, len(items))
         name = f"the items of {about.name}"
-        self.nodes = nodes_of(name, segments.lengths, segments, config, Plain(), in_all=in_all)
+        self.nodes = nodes_of(
+            name, segments.lengths, segments, config, Plain(), in_all=in_all, features=features
+        )
         outgoing = FANS[SUITES[config.suite].owner_push].outgoing(real, len(items))
         self.n_pushes = len(outgoing)
         outgoing = outgoing.where(exchanged[outgoing.values])

@@ -9,6 +9,7 @@ import numpy as np
 
 from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
+from lpgcn.model.features import Features, unpacked
 from lpgcn.protocol.transcript import Opened
 from lpgcn.ragged import Int64
 
@@ -33,6 +34,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     test: bytes
     popularity: bytes = b""
     """Public shares of the items, if virtual items are drawn by them."""
+    features: bytes = b""
+    """This user's own, 64-bit numbers, little-endian: they stay here."""
 
     @property
     def name(self) -> str:
@@ -50,3 +53,21 @@ class Device:
     checkpoints: Checkpoints
     opened: list[Opened] | None = None
     """What could be read of the present message, if there is a transcript."""
+    item_features: bytes = b""
+    """Public ones of all items, packed as a user's own."""
+
+    def check_features(self) -> None:
+        """That there are as many as the configuration says, before anything begins."""
+        self.features_of_user()
+        self.features_of_items(np.empty(0, dtype=np.int64))
+
+    def features_of_user(self) -> Features | None:
+        about = self.about
+        width = about.config.user_feature_dim
+        return Features.of("users", unpacked(about.features, 1, width, "a user"))
+
+    def features_of_items(self, items: Int64) -> Features | None:
+        about = self.about
+        width = about.config.item_feature_dim
+        table = unpacked(self.item_features, about.n_items, width, "all items")
+        return None if table is None else Features.of("items", table[items])

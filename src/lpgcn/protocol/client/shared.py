@@ -29,7 +29,7 @@ class SharedWeights:
     def __init__(self, config: Config, seed: int, tables: dict[str, Adam] | None = None) -> None:
         """Without `tables` they are drawn, alike by everybody who knows the clients' seed."""
         self._config = config
-        self._shapes = dict(sorted(backbone_of(config).weights().items()))
+        self._shapes = backbone_of(config).shared()
         self.tables = tables or initial_weights(self._shapes, seed, config, Plain())
 
     def weights(self) -> Weights:
@@ -74,7 +74,7 @@ class SharedWeights:
     def read_copy(cls, config: Config, content: bytes) -> SharedWeights:
         """From a state, all of it in a row."""
         tables, kind = {}, np.dtype(config.dtype)
-        shapes = sorted(backbone_of(config).weights().items())
+        shapes = backbone_of(config).shared().items()
         sizes = [
             8 * rows if key == "steps" else kind.itemsize * rows * columns
             for _, (rows, columns) in shapes

@@ -25,7 +25,7 @@ from lpgcn.protocol.client.loss import LossPart, in_rows
 from lpgcn.protocol.client.owner import Owner
 from lpgcn.protocol.client.passing import Pass
 from lpgcn.protocol.client.pool import PooledLoss
-from lpgcn.protocol.client.profile import Device, Profile
+from lpgcn.protocol.client.profile import Device
 from lpgcn.protocol.client.samples import SampledLoss
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.shared import SharedWeights
@@ -72,8 +72,9 @@ class Steps:
         listing = Listing.from_standing(about, standing)
         self._shared = shared or SharedWeights(about.config, standing.seed)
         in_all = standing.members + about.n_items
-        self._user = User(about, listing, standing.asked, user, in_all)
-        self._owner = _owner(about, standing, listing, items, in_all) if standing.owned else None
+        features = device.features_of_user()
+        self._user = User(about, listing, standing.asked, user, in_all, features)
+        self._owner = _owner(device, standing, listing, items, in_all) if standing.owned else None
         self._integer = self._user.nodes.forward_grid.integer
         self._nothing = np.zeros((0, self._config.dim), dtype=self._integer)
         self._pass = Pass(self._nothing)
@@ -325,14 +326,15 @@ class Steps:
 
 
 def _owner(
-    about: Profile, standing: Standing, listing: Listing, tables: dict[str, Adam] | None,
+    device: Device, standing: Standing, listing: Listing, tables: dict[str, Adam] | None,
     in_all: int,
 ) -> Owner:  # fmt: skip
-    owned = standing.numbers("owned")
+    about, owned = device.about, standing.numbers("owned")
+    items = catalogue(standing.seed, about.n_items)[owned]
     is_real = np.frombuffer(standing.neighbour_is_real, dtype=np.bool_)
     return Owner(
-        about, catalogue(standing.seed, about.n_items)[owned], owned,
-        standing.neighbours, is_real, listing.really_owned, tables, in_all,
+        about, items, owned, standing.neighbours, is_real, listing.really_owned, tables, in_all,
+        device.features_of_items(items),
     )  # fmt: skip
 
 

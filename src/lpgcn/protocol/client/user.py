@@ -12,6 +12,7 @@ from lpgcn.config import Config
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.dense import nodes_of
+from lpgcn.model.features import Features
 from lpgcn.model.initial import initial_tables
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.sampling import VirtualItems, positive_ranks, virtual_items
@@ -83,7 +84,7 @@ class User:
 
     def __init__(
         self, about: Profile, listing: Listing, asked: Ragged, tables: dict[str, Adam] | None,
-        in_all: int,
+        in_all: int, features: Features | None = None,
     ) -> None:  # fmt: skip
         """`asked` has for each owner the positions of the items that it asked about; without
         `tables` the parameters are drawn. There are `in_all` nodes in the federation."""
@@ -107,8 +108,9 @@ class User:
         rows = np.append(np.flatnonzero(added), self.n_arriving)
         name = f"the user of {about.name}"
         self.nodes = nodes_of(
-            name, np.array([len(real)]), Ragged.single(rows), config, Plain(), in_all=in_all
-        )
+            name, np.array([len(real)]), Ragged.single(rows), config, Plain(), in_all=in_all,
+            features=features,
+        )  # fmt: skip
         self.tables = own_tables(about, config) if tables is None else tables
 
     def draw(self, epoch: int, positions: Int64) -> Drawn:

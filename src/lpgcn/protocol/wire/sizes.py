@@ -67,7 +67,7 @@ class Sizes:
         pair = np.dtype([("coefficient", number), ("count", "<u4")])
         suite, vector = SUITES[config.suite], config.dim * number.itemsize
         backbone = backbone_of(config)
-        shapes = backbone.weights().values()
+        shapes = backbone.shared().values()
         shared = sum(rows * columns for rows, columns in shapes)
         # Four numbers for each of theirs, and a count of steps a row.
         copy = 4 * shared * number.itemsize + sum(8 * rows for rows, _ in shapes)

@@ -14,14 +14,16 @@ from lpgcn import fixed_point
 from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
+from lpgcn.data.features import check_sized
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.backbones import BUILDING, Linear, NodeKind, backbone_of
 from lpgcn.model.batches import Draw
 from lpgcn.model.dense import nodes_of
+from lpgcn.model.features import Features
 from lpgcn.model.folding import folding
 from lpgcn.model.initial import initial_tables
-from lpgcn.model.kernels import Floats
+from lpgcn.model.kernels import Float64, Floats
 from lpgcn.model.propagation import (
     Backward,
     Forward,
@@ -69,10 +71,11 @@ class Centralized:
     ) -> None:
         self._split, self._config, self._terms = split, config, terms
         _check_members(terms, split.n_users)
+        check_sized(config, split)
         self._kernels, self._ranker = machine.kernels, machine.ranker
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
         self._backbone = backbone_of(config)
-        self._shapes = self._backbone.weights()
+        self._shapes = self._backbone.shared()
         self._enter(0)
         self._adam = self._initial()
         self._vectors: Vectors | None = None
@@ -94,10 +97,22 @@ class Centralized:
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         members = train.n_users if self._members is None else len(self._members)
         in_all = members + train.n_items
-        self._users = nodes_of("the users", degrees, edges.by_user, config, kernels, in_all=in_all)
+        described = self._user_features(), self._split.item_features
+        self._users = nodes_of(
+            "the users", degrees, edges.by_user, config, kernels, in_all=in_all,
+            features=Features.of("users", described[0]),
+        )  # fmt: skip
         self._items = nodes_of(
-            "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all
-        )
+            "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all,
+            features=Features.of("items", described[1]),
+        )  # fmt: skip
+
+    def _user_features(self) -> Float64 | None:
+        """Of the members, and zero for others."""
+        features = self._split.user_features
+        if features is None or self._members is None:
+            return features
+        return np.where(_flags(len(features), self._members)[:, None], features, 0)
 
     def _sampler(self, train: Interactions, term: int) -> Sampler:
         return Sampler(train, self._config, self._members, term)

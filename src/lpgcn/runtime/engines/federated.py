@@ -27,7 +27,14 @@ from lpgcn.protocol.transcript import Witness
 from lpgcn.ragged import Int64
 from lpgcn.runtime.engines.engine import Inspector, Tables
 from lpgcn.runtime.engines.federation import Federation
-from lpgcn.runtime.hosts.one_process import Arguments, Calls, Host, OneProcess, profiles
+from lpgcn.runtime.hosts.one_process import (
+    Arguments,
+    Calls,
+    Host,
+    OneProcess,
+    profiles,
+    public_features,
+)
 from lpgcn.runtime.hosts.workers import Workers
 
 
@@ -52,11 +59,11 @@ class Federated(Federation):
         clients = None if folder is None else folder / "clients"
 
         def start() -> Host:
-            started = profiles(split, config, len(members))
+            started, features = profiles(split, config, len(members)), public_features(split)
             processes = min(workers, split.n_users)
             if processes == 1 or witness is not None:
-                return OneProcess(dict(started), witness, clients)
-            return Workers(started, processes, clients)
+                return OneProcess(dict(started), witness, clients, features)
+            return Workers(started, processes, clients, features)
 
         self._host = _StartedWhenAsked(start)
         self._inspector = _Inside(split, config, self._host, self)
@@ -102,7 +109,7 @@ class _Inside:
     def __init__(self, split: Split, config: Config, host: Host, federation: Federation) -> None:
         self._split, self._host, self._federation = split, host, federation
         backbone = backbone_of(config)
-        self._tables, self._shared = backbone.tables, backbone.weights()
+        self._tables, self._shared = backbone.tables, backbone.shared()
 
     def scorer(self) -> Vectors:
         tables = self._gathered("vectors")

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.data.features import check_sized
+from lpgcn.model.features import packed
 from lpgcn.model.sampling import NO_ITEMS, SamplingError
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
@@ -40,11 +42,15 @@ class OneProcess:
         profiles: Mapping[int, bytes],
         witness: Witness | None = None,
         folder: Path | None = None,
+        item_features: bytes = b"",
     ) -> None:
         """Each client's checkpoints are in a folder of its own in `folder`, or in memory."""
         self.clients = {
             index: Client(
-                profile, witness, InMemory() if folder is None else InFolder(folder / str(index))
+                profile,
+                witness,
+                InMemory() if folder is None else InFolder(folder / str(index)),
+                item_features,
             )
             for index, profile in profiles.items()
         }
@@ -81,6 +87,8 @@ def profiles(
     config = config.changed(seed=0)
     if config.virtual_draw == "popularity":
         popularity = split.train.item_degrees.astype(np.float64).tobytes()
+    check_sized(config, split)
+    features = split.user_features
     for user in range(split.n_users):
         profile = Profile(
             index=user,
@@ -93,8 +101,14 @@ def profiles(
             valid=_items(split.valid.items_of(user)),
             test=_items(split.test.items_of(user)),
             popularity=popularity,
+            features=b"" if features is None else packed(features[user]),
         )
         yield user, msgspec.msgpack.encode(profile)
+
+
+def public_features(split: Split) -> bytes:
+    """Those of all items, which every client has."""
+    return b"" if split.item_features is None else packed(split.item_features)
 
 
 def _items(items: npt.NDArray[np.int64]) -> bytes:

@@ -25,6 +25,8 @@ from lpgcn.errors import LpgcnError
 
 _LENGTH: Final = struct.Struct("<Q")
 _START: Final = "start"
+_PUBLIC: Final = "public"
+"""What all clients have, once for each worker: the features of items."""
 _CLIENTS_PER_FRAME: Final = 48
 _PIPE_BYTES: Final = 1 << 20
 
@@ -107,13 +109,15 @@ class Workers:
     """A `Host` that shares its clients out among processes."""
 
     def __init__(
-        self, profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None = None
-    ) -> None:
+        self, profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None = None,
+        item_features: bytes = b"",
+    ) -> None:  # fmt: skip
         """Each client's checkpoints are in a folder of its own in `folder`, or in memory."""
         self._failure: BaseException | None = None
         self._inbox: SimpleQueue[Answer] = SimpleQueue()
         self._workers = [Worker(self._inbox, folder) for _ in range(count)]
         try:
+            dict(self.perform(_PUBLIC, ((worker, item_features) for worker in range(count))))
             dict(self.perform(_START, profiles))
         except BaseException:
             self.close()
@@ -210,7 +214,7 @@ def main() -> None:
     # A client's objects live as long as the worker, and nothing here makes cycles: looking for
     # garbage among a million live objects would only take time.
     gc.disable()
-    host = OneProcess({})
+    host, item_features = OneProcess({}), b""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     answers = sys.stdout.buffer
     # Whatever a library prints must not end up between two frames.
@@ -222,8 +226,12 @@ def main() -> None:
             return
         answer: Answer
         try:
-            if action == _START:
-                host.clients |= OneProcess(arguments, folder=folder).clients
+            if action == _PUBLIC:
+                (item_features,) = map(bytes, arguments.values())
+                answer = "", "", dict.fromkeys(arguments, b"")
+            elif action == _START:
+                started = OneProcess(arguments, folder=folder, item_features=item_features)
+                host.clients |= started.clients
                 answer = "", "", dict.fromkeys(arguments, b"")
             else:
                 answer = "", "", dict(host.perform(action, arguments.items()))

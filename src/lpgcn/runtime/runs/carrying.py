@@ -19,9 +19,11 @@ import numpy as np
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Suite
 from lpgcn.data import DataError, Ids, Interactions, Split
+from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Vectors
 from lpgcn.files import write_atomically
+from lpgcn.model.features import count_of, packed
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.party import Party
@@ -94,13 +96,15 @@ class Passenger:
     """The number in the federation that an experiment wants for it."""
     seed: int | None = None
     """Of an experiment, which shares one seed among all parties; else it is drawn at random."""
+    features: bytes = b""
+    """The user's own, as `model.features` packs them."""
 
 
 def passengers(
     split: Split, users: Iterable[int], folder: Path, seed: int | None = None
 ) -> list[Passenger]:
     """Users of a data set, each with nothing but its own."""
-    ids = np.array(list(split.item_ids), dtype=object)
+    ids, features = np.array(list(split.item_ids), dtype=object), split.user_features
     return [
         Passenger(
             number=user,
@@ -109,6 +113,7 @@ def passengers(
             parts={name: ids[part.items_of(user)].tolist() for name, part in split.parts.items()},
             wish=user,
             seed=seed,
+            features=b"" if features is None else packed(features[user]),
         )
         for user in users
     ]
@@ -122,8 +127,10 @@ class Vehicle:
         passengers: Iterable[Passenger],
         suite: Suite = "sealed",
         events: CarryingEvents | None = None,
+        item_features: FeatureRows | None = None,
     ) -> None:
-        self._suite = suite
+        """Features of items are public: they are those of the federation's catalogue."""
+        self._suite, self._item_features = suite, item_features
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
@@ -152,12 +159,20 @@ class Vehicle:
             )
         self.about, ids = about, about.catalogue.item_ids
         shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
+        features = self._public_features(about)
         for number, index in welcome.indices.items():
             one = self._passengers[number]
             profile = _profile(one, index, about, ids, b"" if shares is None else shares.tobytes())
-            self.clients[number] = Client(profile, checkpoints=InFolder(one.folder))
+            self.clients[number] = Client(
+                profile, checkpoints=InFolder(one.folder), item_features=features
+            )
         self._accepted.clear()
         return {number: partial(self._handle, number) for number in self.clients}
+
+    def _public_features(self, about: About) -> bytes:
+        rows, width = self._item_features, about.config.item_feature_dim
+        _check_features("item", 0 if rows is None else rows.values.shape[1], width)
+        return b"" if rows is None else packed(rows.of(about.catalogue.item_ids, "items"))
 
     def _handle(self, number: int, request: bytes) -> bytes:
         """The client itself; what it recommends from is in its folder before it answers, so that
@@ -212,6 +227,7 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: byt
         raise CarryingError(
             f"user {one.user!r} has no items to train on; a client needs at least one"
         )
+    _check_features("user", count_of(one.features), about.config.user_feature_dim)
     profile = Profile(
         index=index,
         n_users=about.clients,
@@ -220,9 +236,18 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: byt
         seed=seeds.shared,
         private_seed=seeds.private,
         popularity=popularity,
+        features=one.features,
         **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
     )
     return msgspec.msgpack.encode(profile)
+
+
+def _check_features(kind: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise CarryingError(
+            f"the federation's {kind}s have {expected} features, found {found}; "
+            + (f"give --{kind}-features FILE with them" if expected else "leave them out")
+        )
 
 
 def _indices(items: Iterable[int | str], ids: Ids) -> Int64:
@@ -257,11 +282,12 @@ def carry(
     suite: Suite = "sealed",
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
+    item_features: FeatureRows | None = None,
 ) -> tuple[str, Vehicle]:
     """Answer the server until the run is over; what it said then, and the clients. A server with
     another suite is refused before anything is sent to it."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, suite, listening)
+    vehicle = Vehicle(passengers, suite, listening, item_features)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )

@@ -186,7 +186,14 @@ class RunFolder:
         """Data in memory is files here, so that a run can be resumed and measured by anybody."""
         check_can_be_written(split)
         train, valid, test = (str(self._kept_data / f"{part}.csv") for part in split.parts)
-        return Source(dataset=split.name, train=train, valid=valid, test=test)
+        users, items = (
+            None if features is None else str(self._kept_data / f"{name}_features.npz")
+            for name, features in (("user", split.user_features), ("item", split.item_features))
+        )
+        return Source(
+            dataset=split.name, train=train, valid=valid, test=test,
+            user_features=users, item_features=items,
+        )  # fmt: skip
 
     def describe(self) -> Run:
         """What the run here is about."""

@@ -13,8 +13,12 @@ from lpgcn.errors import LpgcnError
 
 if TYPE_CHECKING:
     from lpgcn.data import Split
+    from lpgcn.data.features import FeatureRows
 
 SplitName = Literal["ratio", "leave-one-out", "temporal"]
+FEATURES: Final = ("user_features", "item_features")
+"""Fields that only somebody who trains has a use for."""
+_FILES: Final = ("train", "valid", "test", *FEATURES)
 _ABOUT_FILES: Final = (
     "train", "valid", "test", "format", "user_column", "item_column", "rating_column",
     "time_column", "columns", "minimum_rating", "valid_ratio",
@@ -85,6 +89,17 @@ class Source(
         int,
         Meta(description="Decides what is drawn to split data that has no ready-made parts."),
     ] = 0
+    user_features: Annotated[
+        str | None,
+        Meta(
+            description="A Parquet or npz file with features of users, by id; a federation's "
+            "clients keep their own."
+        ),
+    ] = None
+    item_features: Annotated[
+        str | None,
+        Meta(description="A Parquet or npz file with features of items, by id; they are public."),
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -120,13 +135,28 @@ class Source(
 
     def resolved(self) -> Source:
         """With absolute paths, so that a saved run finds its files from anywhere."""
-        paths = {part: getattr(self, part) for part in ("train", "valid", "test")}
+        paths = {part: getattr(self, part) for part in _FILES}
         return msgspec.structs.replace(
             self, **{part: str(Path(path).resolve()) for part, path in paths.items() if path}
         )
 
     def open(self) -> Split:
-        """Read it, and split a single file."""
+        """Read it, split a single file, and add features."""
+        from lpgcn.data.features import with_features
+
+        return with_features(self.open_users(), items=self.features_of_items())
+
+    def open_users(self) -> Split:
+        """Without features of items: over a network those are of a catalogue that is not here."""
+        from lpgcn.data.features import with_features
+
+        users = _features(self.user_features, self.user_column)
+        return with_features(self._interactions(), users=users)
+
+    def features_of_items(self) -> FeatureRows | None:
+        return _features(self.item_features, self.item_column)
+
+    def _interactions(self) -> Split:
         from lpgcn.data import Columns, Splitting, load, read_split
 
         splitting = Splitting(
@@ -159,3 +189,9 @@ class Source(
                 f"columns is {self.columns!r}; expected positions from 1 with commas between them, "
                 "such as 1,2 or 1,2,3"
             ) from error
+
+
+def _features(path: str | None, id_column: str) -> FeatureRows | None:
+    from lpgcn.data.features import read_features
+
+    return read_features(Path(path), id_column) if path else None

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
 from lpgcn.data import Columns, Split, Splitting, make_split
+from lpgcn.data.features import features_of, sized, with_features
 from lpgcn.evaluation import Scorer
 from lpgcn.files import check_output
 from lpgcn.model.kernels import Floats
@@ -89,6 +90,8 @@ def train(
     out: Path | str,
     columns: Columns | None = None,
     splitting: Splitting | None = None,
+    user_features: Any = None,
+    item_features: Any = None,
     resume: bool = False,
     overwrite: bool = False,
     workers: int = 1,
@@ -102,7 +105,8 @@ def train(
     """Train, validate, test once, and save everything in the folder `out`.
 
     `data` is the name of a data set, a `Source`, or data in memory as `make_split` takes it, with
-    its `columns` and `splitting`; such data is kept in the run folder, in files.
+    its `columns` and `splitting`; such data is kept in the run folder, in files. Features are paths
+    of files, or beside data in memory also data frames, or tuples of ids and a matrix.
 
     With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
     and ends in the same bits as if it had never been interrupted. A finished run is left as it is,
@@ -115,7 +119,8 @@ def train(
     `engine_for` decides what is trained.
     """
     folder = RunFolder(Path(out))
-    source, in_memory = _described(data, folder, columns, splitting)
+    features = {"user_features": user_features, "item_features": item_features}
+    source, in_memory = _described(data, folder, columns, splitting, features)
     config = config or (folder.describe().config if resume else Config())
     if transcript and (config.mode != "federated" or workers > 1):
         raise SourceError(
@@ -128,6 +133,7 @@ def train(
         folder.check_free(overwrite=overwrite)
     split = in_memory or source.open()
     _check_heldout(split)
+    config = sized(config, split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     log = read_terms(Path(terms)) if terms else []
     if resume:
@@ -166,17 +172,36 @@ def train(
 
 
 def _described(
-    data: Any, folder: RunFolder, columns: Columns | None, splitting: Splitting | None
+    data: Any,
+    folder: RunFolder,
+    columns: Columns | None,
+    splitting: Splitting | None,
+    features: dict[str, Any],
 ) -> tuple[Source, Split | None]:
     """Where the data of a run is, and data in memory itself, which is going to be in its folder."""
+    features = {name: one for name, one in features.items() if one is not None}
     if not isinstance(data, str | Source):
         split = make_split(data, columns=columns, splitting=splitting)
+        if features:
+            names = columns or Columns()
+            users, items = (
+                features_of(features[name], column) if name in features else None
+                for name, column in (("user_features", names.user), ("item_features", names.item))
+            )
+            split = with_features(split, users, items)
         return folder.source_of(split).resolved(), split
     if columns is not None or splitting is not None:
         raise SourceError(
             "found columns or a splitting for data that is not in memory; give a Source with them"
         )
-    return (Source(dataset=data) if isinstance(data, str) else data).resolved(), None
+    for name, one in features.items():
+        if not isinstance(one, str | Path):
+            raise SourceError(
+                f"found {type(one).__name__} as {name} of data that is not in memory; give the "
+                "path of a Parquet or npz file"
+            )
+    source = Source(dataset=data) if isinstance(data, str) else data
+    return replace(source, **{name: str(one) for name, one in features.items()}).resolved(), None
 
 
 def _folding(split: Split, config: Config, engine: Engine, threads: int | None) -> Floats | None:
