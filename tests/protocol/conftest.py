@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from types import MethodType
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,7 +27,7 @@ from lpgcn.protocol.server.server import Line, Server
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Tables
-from lpgcn.runtime.hosts.one_process import profiles
+from lpgcn.runtime.hosts.one_process import profiles, public_features
 from lpgcn.runtime.machine import Machine
 from lpgcn.terms import Term
 
@@ -61,7 +62,8 @@ class Federation:
 
     def started(self, number: int) -> Client:
         """A client as a new process."""
-        return Client(self.profiles[number], self.witness, self.disks[number])
+        features = public_features(self.split)
+        return Client(self.profiles[number], self.witness, self.disks[number], features)
 
     @property
     def line(self) -> Line:
@@ -97,7 +99,7 @@ class Federation:
         holds is no number, or -1."""
         found: Tables = {}
         backbone = backbone_of(self.config)
-        tables, shared = backbone.tables, backbone.weights()
+        tables, shared = backbone.tables, backbone.shared()
         for user in self.server.term.members.tolist():
             party = self.clients[user].party
             rows = {"users": np.array([user]), "items": party.owned_items()}
@@ -125,6 +127,19 @@ def make_split(train: Pairs, n_users: int, n_items: int, heldout: Pairs | None =
 
     held = part(heldout or [])
     return Split("tiny", part(train), held, held, Ids(np.arange(n_users)), Ids(np.arange(n_items)))
+
+
+def with_random_features(split: Split, users: int, items: int, seed: int = 0) -> Split:
+    """So many of each, as people have them: some are 0 or 1, some anything."""
+    draw = np.random.default_rng(seed)
+
+    def features(count: int, width: int) -> npt.NDArray[np.float64] | None:
+        made = draw.normal(size=(count, width))
+        made[:, ::2] = made[:, ::2] > 0
+        return made if width else None
+
+    made = features(split.n_users, users), features(split.n_items, items)
+    return replace(split, user_features=made[0], item_features=made[1])
 
 
 def make_centralized(split: Split, config: Config, terms: Sequence[Term] = ()) -> Centralized:
@@ -197,6 +212,11 @@ def federation_of() -> type[Federation]:
 @pytest.fixture(scope="session")
 def split_of() -> Callable[..., Split]:
     return make_split
+
+
+@pytest.fixture(scope="session")
+def described() -> Callable[..., Split]:
+    return with_random_features
 
 
 @pytest.fixture(scope="session")

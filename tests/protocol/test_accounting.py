@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import lpgcn
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
+from lpgcn.data.features import sized
 from lpgcn.evaluation import PlainRanker
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.plan import Plan, TokenGraph, cover
@@ -141,9 +142,9 @@ lists_of_items = st.lists(
 
 
 @settings(max_examples=40)
-@given(lists_of_items, st.data())
+@given(lists=lists_of_items, data=st.data())
 def test_both_ledgers_are_equal_on_any_graph_with_any_plan(
-    lists: list[list[int]], data: st.DataObject
+    described: Callable[..., Split], lists: list[list[int]], data: st.DataObject
 ) -> None:
     owner = data.draw(st.lists(st.integers(0, len(lists) - 1), min_size=9, max_size=9))
     config = Config(
@@ -156,7 +157,8 @@ def test_both_ledgers_are_equal_on_any_graph_with_any_plan(
         dim=data.draw(st.integers(1, 5)),
         seed=data.draw(st.integers(0, 100)),
     )
-    both = Both(split_of(lists, 9), config, lambda _: Plan(np.array(owner), "any"))
+    split = described(split_of(lists, 9), *data.draw(st.sampled_from([(0, 0), (2, 0), (1, 3)])))
+    both = Both(split, sized(config, split), lambda _: Plan(np.array(owner), "any"))
     for epoch in range(2):
         both.do("step", epoch, 0, 0.01)
     both.do("take_loss")
@@ -196,6 +198,26 @@ def test_both_ledgers_are_equal_with_pools_of_negatives(
         both.do("take_loss")
         both.do("measure", "valid")
         both.do("checkpoint", 1, 2, 0)
+
+
+@pytest.mark.parametrize(("users", "items"), [(5, 0), (0, 2), (5, 2)])
+def test_features_cost_their_maps_and_nothing_else(
+    described: Callable[..., Split], users: int, items: int
+) -> None:
+    """8 bytes a number of each Θ, up from everybody and down to everybody, and the headers of two
+    rounds; LightGCN has no dense weights of its own."""
+    config, bytes_of = Config(model="lightgcn", layers=1, dim=4, batch_size=6), []
+    for split in (SMALL, described(SMALL, users, items)):
+        both = Both(split, sized(config, split))
+        both.do("step", 0, 0, 0.01)
+        sizes = [sum(one) for phase, *_, one in both.added["simulated"] if phase >= Phase.FORWARD]
+        masked = [phase for phase, *_ in both.added["simulated"] if phase == Phase.SUM_SHARED]
+        bytes_of.append((sum(sizes), len(masked)))
+    (without, none), (with_them, rounds) = bytes_of
+    assert (none, rounds) == (0, 2), "down and up"
+    per_client = (with_them - without) / SMALL.n_users
+    numbers = 2 * 8 * 4 * (users + items)
+    assert 0 < per_client - numbers < 4 * (HEADER_BYTES + 48)
 
 
 def test_the_loss_of_a_pool_has_the_bytes_that_its_rows_have() -> None:

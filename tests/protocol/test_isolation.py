@@ -17,6 +17,7 @@ import pytest
 
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.data.features import sized
 
 CACHE = type(cache(len))
 CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, CACHE)
@@ -69,13 +70,17 @@ def federation(
     request: pytest.FixtureRequest,
     federation_of: Callable[..., Any],
     split_of: Callable[..., Split],
+    described: Callable[..., Split],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Any:
     monkeypatch.setattr("lpgcn.model.batches.smallest_group", lambda _: 3)
     model, suite, base = request.param
     config = base.changed(model=model, suite=suite)
     pairs = [(user, item) for user in range(6) for item in range(9) if (user + item) % 3]
-    made = federation_of(split_of(pairs, 6, 9, [(0, 0), (3, 3)]), config)
+    split = split_of(pairs, 6, 9, [(0, 0), (3, 3)])
+    if base.loss == "bpr":
+        split = described(split, 2, 3)
+    made = federation_of(split, sized(config, split))
     made.train(2)
     made.server.measure("valid")
     made.server.predict(range(6))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.data.features import sized
 from lpgcn.errors import LpgcnError
 from lpgcn.model.backbones import BACKBONES
 from lpgcn.model.cooccurrence import Cooccurrence
@@ -131,17 +132,21 @@ def any_plan(owners: random.Random) -> Planner:
     mask=st.sampled_from(["train", "train+valid"]),
     seed=st.integers(0, 2**40),
     owners=st.randoms(use_true_random=False),
+    features=st.sampled_from([(0, 0), (0, 0), (0, 4), (9, 0), (1, 1)]),
 )
 def test_any_federation_gives_the_bits_of_the_centralised_model(
     federation_of: Make,
     split_of: Make,
+    described: Make,
     lossless: Check,
     graph: tuple[Pairs, int, int, Pairs],
     owners: random.Random,
+    features: tuple[int, int],
     **settings: Any,
 ) -> None:
     """With the paper's plan, and with any: what holds for arbitrary owners holds for planners."""
-    split, config = split_of(*graph), TINY.changed(**settings)
+    split = described(split_of(*graph), *features)
+    config = sized(TINY.changed(**settings), split)
     lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))
 
 
@@ -482,6 +487,30 @@ def test_both_suites_end_in_the_same_bits(
         made.append(federation)
     assert_same(made[0].state(), made[1].state())
     assert made[0].server.measure("test") == made[1].server.measure("test")
+
+
+@both_losses
+@every_model
+@both_suites
+@pytest.mark.parametrize("features", [(3, 0), (0, 2), (1, 9)])
+def test_features_of_users_and_items(
+    federation_of: Make,
+    split_of: Make,
+    described: Make,
+    lossless: Check,
+    base: Config,
+    model: str,
+    suite: str,
+    features: tuple[int, int],
+) -> None:
+    """What they are mapped by is stepped like any dense weight."""
+    split = described(split_of(TRAIN, 4, 9, HELD_OUT), *features)
+    federation = federation_of(split, sized(base.changed(model=model, suite=suite), split))
+    lossless(federation)
+    maps = {name for name in federation.state() if "_map" in name and "mean" in name}
+    expected = {"user_map.mean": features[0], "item_map.mean": features[1]}
+    assert maps == {name for name, width in expected.items() if width}
+    assert all(federation.state()[name].any(axis=1).all() for name in maps)
 
 
 def test_the_backbone_of_the_documentation_loses_nothing(

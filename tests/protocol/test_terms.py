@@ -27,6 +27,7 @@ from lpgcn.crypto import (
     entry_bytes,
 )
 from lpgcn.data import Split
+from lpgcn.data.features import sized
 from lpgcn.files import StorageError
 from lpgcn.model.backbones import backbone_of
 from lpgcn.plan import Plan, TokenGraph, cover
@@ -201,10 +202,12 @@ def play(history: History, draw: Callable[[st.SearchStrategy[Any]], Any], n_user
     batch_size=st.integers(1, 12),
     seed=st.integers(0, 2**40),
     owners=st.randoms(use_true_random=False),
+    features=st.sampled_from([(0, 0), (0, 0), (2, 3)]),
     data=st.data(),
 )
 def test_any_history_gives_the_bits_of_the_centralised_model(
     split_of: Make,
+    described: Make,
     centralized_of: Make,
     assert_same: Check,
     small_groups: None,
@@ -212,12 +215,14 @@ def test_any_history_gives_the_bits_of_the_centralised_model(
     base: Config,
     batch_size: int,
     owners: random.Random,
+    features: tuple[int, int],
     data: st.DataObject,
     **fields: Any,
 ) -> None:
     """With a loss against pools, an epoch has one step, and other members are other groups."""
     size = "full" if base.pooled else batch_size
-    split, config = split_of(*graph), base.changed(batch_size=size, **fields)
+    split = described(split_of(*graph), *features)
+    config = sized(base.changed(batch_size=size, **fields), split)
     first = sorted(data.draw(st.sets(st.integers(0, split.n_users - 1), min_size=1)))
 
     def planner(graph: TokenGraph) -> Plan:

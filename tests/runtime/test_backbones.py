@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn.functional import leaky_relu, logsigmoid
 
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
+from lpgcn.data.features import sized
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.grid import Grid
 from lpgcn.model.weights import gradient_grid
@@ -96,9 +98,31 @@ def ngcf(adjacent: Tensor, start: Tensor, w: Weights, layers: int) -> Tensor:
     return torch.cat(found, dim=1)
 
 
+def lightgcn(adjacent: Tensor, start: Tensor, w: Weights, layers: int) -> Tensor:
+    """The mean of all layers, Ê^(l+1) = D^-½ A D^-½ E^(l)."""
+    found = [start]
+    for _ in range(layers):
+        found.append(symmetric(adjacent) @ found[-1])
+    return torch.stack(found).mean(0)
+
+
 FORMULAS: dict[str, Callable[..., Tensor]] = {
     "gcn": gcn, "sage": sage, "lr-gccf": lr_gccf, "ngcf": ngcf,
 }  # fmt: skip
+LINEAR: dict[str, Callable[..., Tensor]] = {"lightgcn": lightgcn, "lightgcn+": lightgcn}
+
+
+def initial(split: Split, named: Weights) -> Tensor:
+    """E^(0), users first: tables, or users that are built, and what features add."""
+    users, items = named.get("users"), named["items"]
+    if users is None:
+        between = adjacency(split)[: split.n_users, split.n_users :]
+        users = between.sum(1, keepdim=True).rsqrt() * (between @ named["item_users"])
+    if split.user_features is not None:
+        users = users + torch.from_numpy(split.user_features) @ named["user_map"]
+    if split.item_features is not None:
+        items = items + torch.from_numpy(split.item_features) @ named["item_map"]
+    return torch.cat((users, items))
 
 
 def gradients(split: Split, config: Config, engine: Centralized, samples: Any) -> Any:
@@ -108,8 +132,8 @@ def gradients(split: Split, config: Config, engine: Centralized, samples: Any) -
         for name, value in engine.state().items()
         if name.endswith(".parameter")
     }
-    start = torch.cat((named["users"], named["items"]))
-    final = FORMULAS[config.model](adjacency(split), start, named, config.layers)
+    start = initial(split, named)
+    final = (FORMULAS | LINEAR)[config.model](adjacency(split), start, named, config.layers)
     users, positives, negatives = (
         torch.from_numpy(rows)
         for rows in (samples[0], *(split.n_users + one for one in samples[1:]))
@@ -138,6 +162,37 @@ def test_agrees_with_autograd(
         model=model, layers=layers, dim=dim, lr=0.05, reg=0.05, batch_size=batch_size, seed=seed,
         dtype="float64", init_deviation=0.2,
     )  # fmt: skip
+    compare(split, config)
+
+
+@pytest.mark.parametrize("model", FORMULAS | LINEAR)
+@settings(max_examples=12)
+@given(
+    split=splits(),
+    widths=st.sampled_from([(2, 0), (0, 3), (5, 1)]),
+    layers=st.integers(1, 2),
+    batch_size=st.integers(1, 30),
+    seed=st.integers(0, 1000),
+)
+def test_features_agree_with_autograd(
+    model: str, split: Split, widths: tuple[int, int], layers: int, batch_size: int, seed: int
+) -> None:
+    """Of tables, of W where users are built, and of both maps; the regulariser is one of e^(0)."""
+    draw = np.random.default_rng(seed)
+    users, items = (
+        draw.normal(size=(count, width)) if width else None
+        for count, width in zip((split.n_users, split.n_items), widths, strict=True)
+    )
+    split = replace(split, user_features=users, item_features=items)
+    config = Config(
+        model=model, layers=layers, dim=3, lr=0.05, reg=0.05, batch_size=batch_size, seed=seed,
+        dtype="float64", init_deviation=0.2,
+    )  # fmt: skip
+    compare(split, sized(config, split))
+
+
+def compare(split: Split, config: Config) -> None:
+    """Of three steps, the loss and all gradients."""
     engine = Centralized(split, config, MACHINE)
     nodes = split.n_users + split.n_items
     for epoch in range(3):
