@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -51,6 +52,12 @@ def csv(users: dict[str, list[str]]) -> str:
 
 def items_of(number: int) -> list[str]:
     return sorted({ITEMS[(number * 7 + k * k) % 30] for k in range(10)})
+
+
+def features(path: Path, ids: list[str], width: int) -> Path:
+    values = np.random.default_rng(width).normal(size=(len(ids), width))
+    np.savez(path, ids=np.array(ids), features=values)
+    return path
 
 
 class Command:
@@ -108,7 +115,8 @@ class Field:
 
 
 class Finished:
-    """A federation of six: two by a host, two enrolled, two invited; it is over."""
+    """A federation of six: two by a host, two enrolled, two invited; it is over. Everybody has two
+    features of its own, and items have three."""
 
     def __init__(self, folder: Path) -> None:
         field = self.field = Field(folder)
@@ -116,13 +124,18 @@ class Finished:
         family.write_text(csv({"mother": items_of(1), "father": items_of(2)}))
         invitation = folder / "two.invitation"
         field.made.invite(uses=2).save(invitation)
+        public = ["--item-features", features(folder / "items.npz", ITEMS, 3)]
+        of_family = features(folder / "family.npz", ["mother", "father"], 2)
         with ExitStack() as stack:
             self.serve = Command(
-                stack, folder / "server", *field.serving(folder / "run", 6, "--log-json", "--json")
-            )
+                stack, folder / "server",
+                *field.serving(folder / "run", 6, "--log-json", "--json"),
+                "--user-feature-dim", 2, "--item-feature-dim", 3,
+            )  # fmt: skip
             self.host = Command(
                 stack, folder / "host", "host", "family", "--train", family, "--credentials",
                 field.enrolled("family"), "--state", folder / "family", "--log-json", "--json",
+                "--user-features", of_family, *public,
             )  # fmt: skip
             self.joins = {}
             for number, name in enumerate(["alice", "bob", "carol", "dave"], 3):
@@ -137,6 +150,7 @@ class Finished:
                 self.joins[name] = Command(
                     stack, folder / f"of-{name}", "join", *by, "--data", mine, "--state",
                     folder / name, *(["--log-json"] if number % 2 else []), "--json",
+                    "--user-features", features(folder / f"{name}.npz", [name], 2), *public,
                 )  # fmt: skip
             self.summary = json.loads(self.serve.finish())
             self.hosted = json.loads(self.host.finish())
@@ -501,6 +515,17 @@ def test_a_catalogue_that_cannot_be_used(field: Field, content: str | None, mess
     assert event["event"] == "failed" and message in event["message"]
 
 
+@pytest.mark.parametrize("kind", ["user", "item"])
+def test_features_that_the_federation_has_no_use_for(
+    field: Field, served: Command, mine: Path, tmp_path: Path, kind: str
+) -> None:
+    path = features(tmp_path / "f.npz", ["me"] if kind == "user" else ITEMS, 2)
+    options = ["--state", tmp_path / "me", f"--{kind}-features", path]
+    done = join(field.enrolled("me"), mine, *options)
+    assert done.exit_code == 2
+    assert f"the federation's {kind}s have 0 features, found 2; leave them out" in done.stderr
+
+
 def test_an_invitation_needs_a_name(field: Field, mine: Path, tmp_path: Path) -> None:
     path = tmp_path / "one.invitation"
     field.made.invite().save(path)
@@ -511,7 +536,13 @@ def test_an_invitation_needs_a_name(field: Field, mine: Path, tmp_path: Path) ->
 def test_up_goes_on_in_its_folder_and_points_to_it(tmp_path: Path) -> None:
     data, out = tmp_path / "tiny.csv", tmp_path / "out"
     data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))
-    asked = ["federation", "up", "tiny", "--train", data, *SMALL, "--out", out]
+    of_users = features(tmp_path / "users.npz", [f"user-{n}" for n in range(5)], 2)
+    listed = sorted({item for n in range(5) for item in items_of(n)})
+    of_items = features(tmp_path / "items.npz", listed, 3)
+    asked = [
+        "federation", "up", "tiny", "--train", data, *SMALL, "--out", out,
+        "--user-features", of_users, "--item-features", of_items,
+    ]  # fmt: skip
     done = lpgcn(*asked, "--verify", "--log-json")
     assert done.exit_code == 0, done.output
     assert str(out / "server") in done.stdout

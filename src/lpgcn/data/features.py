@@ -21,7 +21,7 @@ from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.ids import Ids
 from lpgcn.data.memory import column_of_ids, column_of_numbers
 from lpgcn.data.parquet import read_columns
-from lpgcn.data.rows import Column, bad_cell
+from lpgcn.data.rows import Column
 from lpgcn.data.split import Split
 
 Float64 = npt.NDArray[np.float64]
@@ -143,8 +143,6 @@ def _of_matrix(where: str, ids: Values, features: Values) -> FeatureRows:
 
 def _numbers(where: str, name: str, values: Values) -> Values:
     """Also of yes and no."""
-    if values.dtype.kind == "O" and (none := [one is None for one in values]) and any(none):
-        raise bad_cell(where, none.index(True) + 1, name, None, "a number")
     return column_of_numbers(where, name, values.astype(float) if values.dtype == bool else values)
 
 

@@ -176,13 +176,13 @@ def engine_for(
             terms=terms,
         )  # fmt: skip
     method = find(config.model)
-    method.check(config)
-    options = method.options_of(config)
     if config.user_feature_dim or config.item_feature_dim:
         raise MethodError(
             f"{config.model} has no initial vectors to which features could be added; leave "
             f"--user-features and --item-features out, or train a backbone: {', '.join(BACKBONES)}"
         )
+    method.check(config)
+    options = method.options_of(config)
     if witness or terms or workers > 1:
         raise MethodError(
             f"{config.model} is computed in one process, without parties: workers, transcripts and "
