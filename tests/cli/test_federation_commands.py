@@ -51,6 +51,24 @@ def test_verify_shows_that_every_combination_is_lossless(data: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_verify_and_train_take_features(data: Path) -> None:
+    """Of 30 films, of which the data may not have all, and of 10 people."""
+    paths = []
+    for name, count in (("user", 10), ("item", 30)):
+        path, ids = data / f"{name}.npz", np.arange(1, count + 1)
+        np.savez(path, ids=ids, features=np.column_stack((ids % 2 == 0, ids / count)))
+        paths += [f"--{name}-features", str(path)]
+    asked = [*SMALL, "--model", "gcn", "--epochs", "1", *paths]
+    done = lpgcn("verify", "ml-100k", *asked, "--json", "--plot", str(data / "curves.png"))
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["difference"] == 0 and found["config"]["item_feature_dim"] == 2
+    assert lpgcn("train", "ml-100k", *asked, "--out", str(data / "run")).exit_code == 0
+    assert "user_feature_dim = 2" in (data / "run" / "config.toml").read_text()
+    short = lpgcn("train", "ml-100k", *SMALL, *paths[:2], "--user-feature-dim", "3")
+    assert short.exit_code == 2 and "give --user-features FILE with 3 features" in short.stderr
+
+
 def test_verify_runs_other_plans_where_none_is_named(data: Path) -> None:
     asked = ("--model", "lightgcn+", "--suite", "sealed", "--virtual-items", "2", "--dim", "4")
     picture = data / "curves.png"
