@@ -152,8 +152,8 @@ def with_features(
     """The split with the features of all its users, or items."""
     return replace(
         split,
-        user_features=users.of(split.user_ids, "users") if users else split.user_features,
-        item_features=items.of(split.item_ids, "items") if items else split.item_features,
+        user_features=split.user_features if users is None else users.of(split.user_ids, "users"),
+        item_features=split.item_features if items is None else items.of(split.item_ids, "items"),
     )
 
 

@@ -97,14 +97,13 @@ class Centralized:
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         members = train.n_users if self._members is None else len(self._members)
         in_all = members + train.n_items
-        described = self._user_features(), self._split.item_features
         self._users = nodes_of(
             "the users", degrees, edges.by_user, config, kernels, in_all=in_all,
-            features=Features.of("users", described[0]),
+            features=Features.of("users", self._user_features()),
         )  # fmt: skip
         self._items = nodes_of(
             "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all,
-            features=Features.of("items", described[1]),
+            features=Features.of("items", self._split.item_features),
         )  # fmt: skip
 
     def _user_features(self) -> Float64 | None:
