@@ -263,3 +263,28 @@ def test_a_restored_state_goes_on_with_the_same_bits(dim: int, floating: Any, in
         adam.step(drawn(9, dim, integer, seed=3), 0.1)
     assert same_bits(resumed.state(), uninterrupted.state())
     assert same_bits(another.state(), uninterrupted.state())
+
+
+@each_kernels
+@each_precision
+@pytest.mark.parametrize("shapes", [[(3, 4)], [(2, 3), (5, 1), (1, 7)]])
+def test_tables_that_step_alike_have_the_bits_of_one_after_the_other(
+    floating: Any, integer: Any, kernels: Kernels, shapes: list[tuple[int, int]]
+) -> None:
+    together, alone = (
+        [Adam(start(*shape, floating), kernels) for shape in shapes] for _ in range(2)
+    )
+    unit = 2.0**-33 / 7
+    for number, rate in enumerate(RATES):
+        integers = [drawn(*shape, np.int64, seed=number).integers for shape in shapes]
+        Adam.step_alike(together, integers, unit, rate)
+        for adam, numbers in zip(alone, integers, strict=True):
+            rows = len(numbers)
+            adam.step(Gradient(numbers, np.full(rows, unit), np.zeros(rows)), rate)
+    for one, other in zip(together, alone, strict=True):
+        assert same_bits(one.state(), other.state())
+    for adam in (*together, *alone):
+        adam.go_back()
+    assert all(
+        same_bits(one.state(), other.state()) for one, other in zip(together, alone, strict=True)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,6 +67,28 @@ class Adam:
             self._step_some(gradient, learning_rate, stepped[counts == count], count + 1)
         self._even = _all_equal(self._steps)
 
+    @staticmethod
+    def step_alike(
+        tables: Sequence[Adam], integers: Sequence[Integers], factor: float, learning_rate: float
+    ) -> None:
+        """Of tables whose numbers have one factor, no decay and one count of steps: as one row of
+        numbers, which for a few small tables takes half the time of one after the other."""
+        (count,) = {int(one) for adam in tables for one in adam._steps[:1]}
+        assert all(adam._even for adam in tables), "all rows have made the same steps"
+        parts = [(adam.parameter, adam._mean, adam._square) for adam in tables]
+        for adam in tables:
+            if adam._kept is None:
+                adam._kept = adam.parameter.copy()
+        joined = tuple(_in_a_row(part) for part in zip(*parts, strict=True))
+        gradient = Gradient(_in_a_row(integers), np.array([factor]), np.zeros(1))
+        tables[0]._run(joined, gradient, learning_rate, count + 1)
+        ends = np.cumsum([adam.parameter.size for adam in tables])[:-1]
+        for row, whole in zip(joined, zip(*parts, strict=True), strict=True):
+            for table, part in zip(whole, np.split(row[0], ends), strict=True):
+                table[:] = part.reshape(table.shape)
+        for adam in tables:
+            adam._steps += 1
+
     def _step_some(self, gradient: Gradient, learning_rate: float, rows: Int64, count: int) -> None:
         """Rows with the same count, gathered and put back."""
         tables = (self.parameter, self._mean, self._square)
@@ -129,6 +151,11 @@ class Adam:
         )
         self._steps = np.array(state["steps"], dtype=np.int64)
         self._even = _all_equal(self._steps)
+
+
+def _in_a_row(tables: Sequence[Any]) -> Any:
+    """All their numbers."""
+    return np.concatenate([table.reshape(-1) for table in tables])[None]
 
 
 def states(tables: Mapping[str, Adam]) -> dict[str, npt.NDArray[Any]]:

@@ -97,6 +97,11 @@ def initial_weights(
     return made
 
 
+def gradient_unit(config: Config, batch_size: int) -> float:
+    """What one step of a sum is in the gradient of the mean loss."""
+    return gradient_grid(config).unit / batch_size
+
+
 def weight_gradients(
     parts: Iterable[Mapping[str, Int64]], config: Config, batch_size: int
 ) -> dict[str, Gradient]:
@@ -105,7 +110,7 @@ def weight_gradients(
     for part in parts:
         for name, sums in part.items():
             total[name] = total[name] + sums if name in total else sums
-    unit = gradient_grid(config).unit / batch_size
+    unit = gradient_unit(config, batch_size)
     return {
         name: Gradient(sums, np.full(len(sums), unit), np.zeros(len(sums)))
         for name, sums in total.items()

@@ -19,7 +19,7 @@ from lpgcn.model.backbones import backbone_of
 from lpgcn.model.kernels import Int64
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.propagation import Backward
-from lpgcn.model.weights import Weights, initial_weights, weight_gradients
+from lpgcn.model.weights import Weights, gradient_unit, initial_weights
 from lpgcn.protocol.wire import reading
 
 
@@ -57,8 +57,8 @@ class SharedWeights:
         return self._named((np.frombuffer(field, dtype="<u8") - veil).view(np.int64))
 
     def step(self, sums: dict[str, Int64], rate: float, batch_size: int) -> None:
-        for name, gradient in weight_gradients([sums], self._config, batch_size).items():
-            self.tables[name].step(gradient, rate)
+        tables, unit = self.tables, gradient_unit(self._config, batch_size)
+        Adam.step_alike([tables[name] for name in sums], list(sums.values()), unit, rate)
 
     def state(self) -> list[bytes]:
         """For a checkpoint: what every Adam consists of, in the order of names."""
