@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
+    from lpgcn.model.backbones import Backbone
     from lpgcn.runtime.verification import Comparison
 
 
@@ -74,7 +76,8 @@ def verify(
     the centralised run. Without --all that is one model, suite, plan and number of virtual items;
     with it all of them (as many virtual items as real ones), or only those that --model, --suite,
     --virtual-items and --planner name. A backbone is first asked on its own whether its
-    derivatives are right, and its rows the same alone and in a table. The exit code is 1 if that is
+    derivatives are those of finite differences, and of autograd if torch is installed, and its rows
+    the same alone and in a table. The exit code is 1 if that is
     not so, or if any difference is not zero.
     """
     from lpgcn.data.features import sized
@@ -106,7 +109,8 @@ def verify(
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     screen = console(stderr=as_json)
     for model in chosen.get("models", ()):
-        wrong = problems(backbone_of(config.changed(model=model)), Compiled())
+        backbone = backbone_of(config.changed(model=model))
+        wrong = problems(backbone, Compiled()) or _by_autograd(backbone)
         for one in wrong:
             screen.print(f"{model}: {one}", style="bold red")
         if wrong:
@@ -138,6 +142,20 @@ def verify(
         write(page, verification_report(split, lines), overwrite=overwrite)
         say(f"the report is {page}")
     return int(worst != 0)
+
+
+def _by_autograd(backbone: Backbone) -> list[str]:
+    """What autograd says of the derivatives, if torch is there and can follow."""
+    from lpgcn.methods.differentiated import UnknownToAutogradError, differences
+    from lpgcn.model.kernels.compiled import Compiled
+
+    if find_spec("torch") is None:
+        return []
+    try:
+        return differences(backbone, Compiled())
+    except UnknownToAutogradError as error:
+        say(str(error), style="yellow", label="warning")
+        return []
 
 
 def _series(line: Comparison) -> tuple[str, str, str]:

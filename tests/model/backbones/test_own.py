@@ -92,13 +92,49 @@ class TableName(NGCF):
         return {**super().weights(), "items": (5, 5)}
 
 
+class Misspelt(NGCF):
+    def layer(self, number: int, vectors: Any, messages: Any, weights: Any) -> Any:
+        return weights.times(vectors + messages, f"summ{number}")
+
+
+class InPlace(NGCF):
+    """The messages belong to the pass, which needs them to go back."""
+
+    def layer(self, number: int, vectors: Any, messages: Any, weights: Any) -> Any:
+        messages += vectors
+        return super().layer(number, vectors, messages, weights)
+
+
+class NoNumber(NGCF):
+    def layer(self, *arguments: Any) -> Any:
+        return np.inf * super().layer(*arguments)
+
+
+class Tuple(NGCF):
+    def layer_gradient(self, *arguments: Any) -> Any:
+        right = super().layer_gradient(*arguments)
+        return right.vectors, right.messages
+
+
+class StrangeWeight(NGCF):
+    def layer_gradient(self, *arguments: Any) -> LayerGradient:
+        right = super().layer_gradient(*arguments)
+        more = {**right.weights, "other": (right.vectors, right.messages)}
+        return LayerGradient(right.vectors, right.messages, more)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        (Misspelt, r"KeyError: 'summ0'; in layer, .*test_own.py, line \d+"),
+        (InPlace, r"ValueError: output array is read-only; in layer, .*test_own.py, line \d+"),
+        (NoNumber, r"layer\(0, …\) gives -?inf; expected numbers"),
+        (Tuple, r"layer_gradient\(0, …\) gives a tuple; expected a LayerGradient"),
+        (StrangeWeight, r"layer_gradient\(0, …\).weights has 'other', which is not in weights\(\)"),
         (OwnForgotten, r"layer_gradient\(0, …\).vectors is no derivative of layer: .* it says 0,"),
         (WrongMessages, r"layer_gradient\(0, …\).messages is no derivative"),
         (WeightForgotten, r"layer_gradient\(1, …\).weights\['product1'\] is no derivative"),
-        (WrongReadout, r"readout_gradient\(1, …\) is no derivative"),
+        (WrongReadout, r"readout_gradient\(1, …\) is no derivative of readout"),
         (ShortReadout, r"readout gives shape \(37, 15\), but final_dim is 5"),
         (Centred, r"layer of layer 0: a row alone has other bits than in a table"),
         (HalfPrecision, r"layer\(0, …\) gives float32 .*; expected float64"),

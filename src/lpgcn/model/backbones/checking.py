@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from inspect import getfile
+from traceback import extract_tb
 from typing import Any, Final
 
 import numpy as np
@@ -29,26 +31,45 @@ _NODES: Final = 37
 
 def problems(backbone: Backbone, kernels: Kernels) -> list[str]:
     """What is wrong, in words; nothing, if all is well."""
-    return list(_Check(backbone, kernels).findings())
+    found: list[str] = []
+    try:
+        found.extend(_Check(backbone, kernels).findings())
+    except Exception as error:  # noqa: BLE001 - of code that is not ours, and told to its author
+        frames = extract_tb(error.__traceback__)
+        own = [one for one in frames if one.filename == getfile(type(backbone))]
+        last = (own or frames)[-1]
+        found.append(
+            f"{type(error).__name__}: {error}; in {last.name}, {last.filename}, line {last.lineno}"
+        )
+    return found
+
+
+class Trial:
+    """Where a backbone is tried: numbers between −1 and 1, the same in every check."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._drawn = 0
+        self.vectors, self.messages = (self.draw(_NODES, backbone.dim) for _ in range(2))
+        self.matrices = {name: self.draw(*shape) for name, shape in backbone.weights().items()}
+
+    def draw(self, rows: int, columns: int) -> Float64:
+        """Not to be written to: a backbone gets arrays that others use, too."""
+        self._drawn += 1
+        drawn = 2 * uniform(self._drawn, Purpose.DENSE_WEIGHT, np.arange(rows), count=columns) - 1
+        drawn.setflags(write=False)
+        return drawn
 
 
 class _Check:
     def __init__(self, backbone: Backbone, kernels: Kernels) -> None:
-        self._backbone, self._kernels, self._drawn = backbone, kernels, 0
-        self._shapes = backbone.weights()
-        dim = backbone.dim
-        self._vectors, self._messages = self._draw(_NODES, dim), self._draw(_NODES, dim)
-        self._matrices = {name: self._draw(*shape) for name, shape in self._shapes.items()}
-
-    def _draw(self, rows: int, columns: int) -> Float64:
-        """Between −1 and 1, the same in every check."""
-        self._drawn += 1
-        return 2 * uniform(self._drawn, Purpose.DENSE_WEIGHT, np.arange(rows), count=columns) - 1
+        self._backbone, self._kernels, trial = backbone, kernels, Trial(backbone)
+        self._vectors, self._messages = trial.vectors, trial.messages
+        self._matrices, self._draw = trial.matrices, trial.draw
 
     def findings(self) -> Iterator[str]:
         backbone = self._backbone
         taken = {*backbone.tables, *MAPS.values()}
-        if clash := sorted(self._shapes.keys() & taken):
+        if clash := sorted(self._matrices.keys() & taken):
             yield (
                 f"weights() has {clash[0]!r}, which is the name of a table or of the map of "
                 "features; choose another name"
@@ -63,6 +84,9 @@ class _Check:
                     f"layer({number}, …) gives {getattr(found, 'dtype', type(found))} of shape "
                     f"{np.shape(found)}; expected float64 of shape {expected}, a row for a node"
                 )
+                return
+            if not np.isfinite(found).all():
+                yield f"layer({number}, …) gives {found[~np.isfinite(found)][0]}; expected numbers"
                 return
             results.append(found)
             yield from self._derivatives(number, found)
@@ -95,6 +119,11 @@ class _Check:
             self._matrices,
         )
         where = f"layer_gradient({number}, …)"
+        if not isinstance(found, LayerGradient):
+            yield f"{where} gives a {type(found).__name__}; expected a LayerGradient"
+            return
+        if strange := sorted(found.weights.keys() - w.keys()):
+            yield f"{where}.weights has {strange[0]!r}, which is not in weights(): {sorted(w)}"
         for name, pulled, at, call in (
             ("vectors", found.vectors, v, lambda x: self._layer(number, x, m, w)),
             ("messages", found.messages, m, lambda x: self._layer(number, v, x, w)),
@@ -124,8 +153,8 @@ class _Check:
         size = float(np.abs(gradient * change).sum()) + float(np.abs(pulled * along).sum())
         if not abs(expected - given) <= _TOLERANCE * size:
             yield (
-                f"{what} is no derivative of layer: along a random direction it says {given:.6g}, "
-                f"and finite differences say {expected:.6g}"
+                f"{what} is no derivative of {what.split('_')[0]}: along a random direction it "
+                f"says {given:.6g}, and finite differences say {expected:.6g}"
             )
 
     def _readout(self, layers: Sequence[Float64]) -> Iterator[str]:
