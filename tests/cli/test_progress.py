@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.status import Status
 
 from lpgcn.cli import progress
 from lpgcn.config import Config
@@ -37,6 +40,24 @@ def test_steps_are_told_from_time_to_time(
         "epoch 2/2, step 5 of 7",
         "epoch 2/2  loss 0.2500  Recall@20 0.5000  best 0.5000 at 2  56.0 s",
     ]
+
+
+def test_a_verification_tells_where_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    status = Status("", console=Console(file=io.StringIO()))
+    display = progress.VerificationDisplay(status, is_terminal=False)
+    display.way_began("federated sealed")
+    display.planning("greedy", 0.5)
+    assert status.status == "federated sealed: planning, greedy"
+    for step in range(1, 6):
+        now[0] += 6
+        display.step_done(step, 5)
+        assert status.status == f"federated sealed: step {step} of 5"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"federated sealed: step {step} of 5" for step in (2, 4)]
 
 
 @pytest.mark.parametrize("free", [10**9, 10**12, None])

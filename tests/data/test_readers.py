@@ -225,6 +225,34 @@ def test_counts_are_not_read_as_items(tmp_path: Path) -> None:
         assert len(read(path, Columns()).lines) == 4
 
 
+@settings(max_examples=25)
+@given(pairs=NUMBER_PAIRS, stars=st.sampled_from(["4", "3.5"]))
+@pytest.mark.parametrize("name", ["ratings.dat", "ratings.dat.gz"])
+def test_ratings_of_larger_movielens_need_no_word(
+    folder: Path, name: str, pairs: list[Pair], stars: str
+) -> None:
+    """MovieLens 1M and 10M: `1::1193::5::978300760`."""
+    text = "".join(f"{user}::{item}::{stars}::{9 + n}\n" for n, (user, item) in enumerate(pairs))
+    data = text.encode()
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    rows = read(folder / name, Columns(minimum_rating=3.5))
+    assert pairs_of(rows) == spelt(pairs)
+    assert rows.times is not None and rows.times.tolist() == [9.0 + n for n in range(len(pairs))]
+    with pytest.raises(DataError, match="no interactions rated 5 or more"):
+        read(folder / name, Columns(minimum_rating=5))
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("a.tsv", "1\t51\t13883"), ("a.csv", "1,51"), ("a.dat", "1::51::3.5")]
+)
+def test_numbers_in_place_of_a_header_are_told_from_names(
+    tmp_path: Path, name: str, first: str
+) -> None:
+    (tmp_path / name).write_text(f"{first}\n{first}\n")
+    with pytest.raises(DataError, match=r"line 1: found the numbers 1, 51.*--columns 1,2,3"):
+        read(tmp_path / name, Columns())
+
+
 @pytest.mark.parametrize("text", ["1 2\n1 3\n", "1 2 3\n", "1 2 3\n2 4\n", "1 2 3\n2 4 5\n7\n"])
 def test_lists_of_items_are_still_read_without_a_word(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_text(text)

@@ -45,6 +45,16 @@ def test_ticks_are_round_few_and_on_the_axis(low: float, spread: float) -> None:
     assert steps == pytest.approx([max(steps, default=0.0)] * len(steps), rel=1e-5)
 
 
+@given(st.floats(-1e3, 1e3), st.floats(1e-4, 1e4))
+def test_figures_of_an_axis_are_alike_and_told_apart(low: float, spread: float) -> None:
+    axis = Axis("x", low, low + spread, 0, 100, number)
+    labels = axis.labels()
+    assert len(set(labels.values())) == len(labels)
+    assert len({len(text.partition(".")[2]) for text in labels.values()}) == 1
+    for value, text in labels.items():
+        assert float(text.replace(",", "")) == pytest.approx(value, abs=1e-9 + 1e-6 * spread)
+
+
 @given(st.floats(1, 1e6), st.floats(1.01, 1e5))
 def test_logarithmic_ticks_are_few_and_on_the_axis(low: float, ratio: float) -> None:
     ticks = Axis("x", low, low * ratio, 0, 100, number, logarithmic=True).ticks()

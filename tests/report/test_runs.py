@@ -170,8 +170,15 @@ def test_runs_of_one_name_are_told_apart(runs: dict[str, Path], tmp_path: Path) 
     folders = [tmp_path / model / "seed-0" for model in ("a", "b")]
     for folder in folders:
         shutil.copytree(runs["centralized"], folder)
-    assert [one.name for one in read_runs(folders)] == ["a/seed-0", "b/seed-0"]
+    assert [one.name for one in read_runs(folders)] == ["a", "b"]
     assert [one.name for one in read_runs([*runs.values()])] == list(runs)
+
+
+def test_figures_of_different_data_are_not_ranked(both: list[RunRecord]) -> None:
+    other = replace(both[1], run=msgspec.structs.replace(both[1].run, fingerprint="0" * 64))
+    alike, unlike = (run_report(runs).decode() for runs in (both, [both[0], other]))
+    assert "<dt>test Recall@20</dt>" in alike
+    assert "<dt>test Recall@20</dt>" not in unlike and "<dt>highest" not in unlike
 
 
 def test_many_runs_are_lines_and_not_columns(both: list[RunRecord]) -> None:
@@ -186,4 +193,7 @@ def test_a_comparison_writes_a_report(tmp_path: Path) -> None:
     done = command(*asked, "--report", tmp_path / "all.html")
     assert done.exit_code == 0, done.output
     page = (tmp_path / "all.html").read_text()
-    assert "popular/seed-0" in page and "item-knn/seed-0" in page
+    assert ">popular</th>" in page and ">item-knn</th>" in page
+    # Both are computed in one go: they have no loss to draw, and no traffic to list.
+    assert "Training loss" not in page and "Validation Recall@20" in page
+    assert "KB up a step" not in page

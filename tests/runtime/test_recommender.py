@@ -127,7 +127,7 @@ def test_a_new_user_is_known_by_its_items() -> None:
     ):
         with pytest.raises(ModelError, match=message):
             model.recommend(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="unknown id 21"):
+    with pytest.raises(DataError, match="unknown item 21"):
         model.recommend(history=[21])
     with pytest.raises(ModelError, match="cannot tell a user by its items"):
         replace(model, folding=None).recommend(history=[20])

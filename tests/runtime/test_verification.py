@@ -12,7 +12,12 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.runtime.engines.federated import Federated
-from lpgcn.runtime.verification import Comparison, largest_difference, verify
+from lpgcn.runtime.verification import (
+    Comparison,
+    VerificationObserver,
+    largest_difference,
+    verify,
+)
 
 CONFIG = Config(layers=2, dim=4, batch_size=16, planner="cover")
 
@@ -48,6 +53,28 @@ def test_every_way_to_run_is_the_centralised_one() -> None:
     assert len(lines) == 2 * len(runs)
     losses = {(line.model, line.virtual_items, line.epoch): line.loss for line in lines}
     assert len(set(losses.values())) == len(losses) == 8
+
+
+class Told(VerificationObserver):
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def way_began(self, run: str) -> None:
+        self.told.append(run)
+
+    def planning(self, stage: str, share: float) -> None:
+        self.told.append("planning")
+
+    def step_done(self, done: int, total: int) -> None:
+        self.told.append((done, total))
+
+
+def test_every_step_of_every_way_is_told() -> None:
+    observer = Told()
+    only_federated(observer=observer)
+    steps = [(done, 6) for done in range(1, 7)]
+    shown = [one for one in observer.told if one != "planning"]
+    assert shown == ["centralized", *steps, "simulated", *steps, "federated sealed", *steps]
 
 
 def only_federated(**options: Any) -> list[Comparison]:

@@ -16,7 +16,11 @@ Example:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--at", multiple=True, type=click.IntRange(min=1), help="K of the metrics @K; as in the run."
+    "--at",
+    "-k",
+    multiple=True,
+    type=click.IntRange(min=1),
+    help="K of the metrics @K; as in the run.",
 )
 @json_option
 def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:

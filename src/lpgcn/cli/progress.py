@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rich import progress as rich_progress
+from rich.status import Status
 
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.cli.terminal import console, duration, say, size
@@ -16,6 +17,7 @@ from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.memory import available_memory
 from lpgcn.runtime.runs.loop import Observer
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
+from lpgcn.runtime.verification import VerificationObserver
 
 SECONDS_BETWEEN: Final = 10.0
 """Two lines about steps, where there is no bar."""
@@ -31,6 +33,43 @@ _STAGES: Final = {
 }
 
 
+class Pace:
+    """Whether it is time for the next line about steps."""
+
+    def __init__(self) -> None:
+        self.line_said()
+
+    def line_said(self) -> None:
+        self._line_at = time.monotonic()
+
+    def is_due(self) -> bool:
+        if time.monotonic() - self._line_at <= SECONDS_BETWEEN:
+            return False
+        self.line_said()
+        return True
+
+
+class VerificationDisplay(VerificationObserver):
+    """What `lpgcn verify` is at: a line that changes on a terminal, else one now and then."""
+
+    def __init__(self, status: Status, *, is_terminal: bool) -> None:
+        self._status, self._is_terminal = status, is_terminal
+        self._run, self._pace = "", Pace()
+
+    def way_began(self, run: str) -> None:
+        self._run = run
+        self._status.update(run)
+
+    def planning(self, stage: str, share: float) -> None:
+        self._status.update(f"{self._run}: planning, {stage}")
+
+    def step_done(self, done: int, total: int) -> None:
+        at = f"{self._run}: step {done:,} of {total:,}"
+        self._status.update(at)
+        if not self._is_terminal and self._pace.is_due():
+            say(at)
+
+
 class ProgressDisplay(Observer):
     """Shows what the training loop tells. As a context, it leaves the terminal in order."""
 
@@ -42,7 +81,7 @@ class ProgressDisplay(Observer):
         self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
         self._loss = ""
-        self._step, self._steps, self._line_at = 0, 0, time.monotonic()
+        self._step, self._steps, self._pace = 0, 0, Pace()
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)
         self._bar = rich_progress.Progress(
@@ -109,7 +148,7 @@ class ProgressDisplay(Observer):
         self.began = True
         self._epochs, self._step, self._steps = run.config.epochs, so_far.step, steps_per_epoch
         self._epoch = so_far.epoch
-        self._line_at = time.monotonic()
+        self._pace.line_said()
         self._validated = self._best = so_far.best
         self._bar.start()
         self._task = self._bar.add_task(
@@ -127,9 +166,7 @@ class ProgressDisplay(Observer):
     def step_done(self) -> None:
         self._bar.advance(self._task)
         self._step += 1
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._line_at > SECONDS_BETWEEN:
-            self._line_at = now
+        if not self._console.is_terminal and self._pace.is_due():
             say(f"epoch {self._of(self._epoch + 1)}, step {self._step:,} of {self._steps:,}")
 
     def epoch_done(self, metrics: EpochMetrics) -> None:
@@ -147,7 +184,7 @@ class ProgressDisplay(Observer):
         epoch = self._of(metrics.epoch)
         self._bar.update(self._task, description=epoch, figures=figures)
         if metrics.valid and not self._console.is_terminal:
-            self._line_at = time.monotonic()
+            self._pace.line_said()
             say(f"epoch {epoch}  {figures}  {duration(metrics.seconds)}")
 
     def _of(self, epoch: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lpgcn.runtime.runs.run_folder import Summary
     from lpgcn.runtime.traffic import TrafficSummary
 
+_WIDEST: Final = 1000
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
 )
@@ -40,8 +42,16 @@ def say(message: str, *, style: str = "", label: str = "") -> None:
 
 def show(*parts: RenderableType) -> None:
     """The result for people."""
+    from rich.measure import Measurement
+
     for part in parts:
-        console(stderr=False).print(part, soft_wrap=isinstance(part, str))
+        screen = console(stderr=False)
+        # A figure that is cut is none: a table that is too wide goes beyond the edge.
+        wide = screen.options.update(max_width=_WIDEST)
+        needed = Measurement.get(screen, wide, part).minimum
+        is_text = isinstance(part, str)
+        width = None if is_text else max(screen.width, needed)
+        screen.print(part, soft_wrap=is_text, width=width, crop=False)
 
 
 def print_json(result: Any) -> None:
@@ -50,17 +60,32 @@ def print_json(result: Any) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> RenderableType:
-    """Names to the left, figures to the right."""
+    """Names to the left, figures to the right; only texts beside these are broken into lines."""
     from rich import box
+    from rich.cells import cell_len
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
-    for number, header in enumerate(headers):
-        figures = all(row[number][:1] in "-0123456789" for row in rows)
-        made.add_column(header, justify="right" if figures else "left")
+    longest = [
+        max(cell_len(row[place]) for row in (headers, *rows)) for place in range(len(headers))
+    ]
+    is_wide = sum(longest) + 3 * len(headers) > console(stderr=False).width
+    made = Table(box=box.SIMPLE_HEAD)
+    for place, header in enumerate(headers):
+        cells = [row[place] for row in rows]
+        figures = all(cell[:1] in "-–≥0123456789" for cell in cells)
+        whole = figures or place == 0
+        width = max(map(cell_len, cells), default=0)
+        made.add_column(
+            "\n".join(textwrap.wrap(header, max(width, 1))) if whole and is_wide else header,
+            justify="right" if figures else "left",
+            no_wrap=whole,
+            min_width=width if whole else None,
+        )
     for row in rows:
         made.add_row(*row)
-    return made
+    return Group(Text(title, style="italic"), made) if title else made
 
 
 def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from lpgcn.model.backbones import Backbone
     from lpgcn.runtime.verification import Comparison
 
@@ -80,6 +83,7 @@ def verify(
     the same alone and in a table. The exit code is 1 if that is
     not so, or if any difference is not zero.
     """
+    from lpgcn.cli.progress import VerificationDisplay
     from lpgcn.data.features import sized
     from lpgcn.model.backbones import backbone_of
     from lpgcn.model.backbones.checking import problems
@@ -115,17 +119,13 @@ def verify(
             screen.print(f"{model}: {one}", style="bold red")
         if wrong:
             return 1
-    lines: list[Comparison] = []
-    for line in compare(split, config, epochs=config.epochs, workers=workers, **chosen):
-        if not lines or (line.model, line.virtual_items, line.run) != _series(lines[-1]):
-            alpha = f"α = {line.virtual_items}"
-            screen.print(f"\n{line.model}, {alpha}: {line.run}", style="bold")
-            screen.print("epoch      loss   Recall@5    NDCG@5   largest difference")
-        lines.append(line)
-        screen.print(
-            f"{line.epoch:5d}  {line.loss:8.5f}  {line.recall:9.6f} {line.ndcg:9.6f}   "
-            f"{line.difference:g}",
-            style="" if line.difference == 0 else "bold red",
+    with console(stderr=True).status("") as status:
+        observer = VerificationDisplay(status, is_terminal=console(stderr=True).is_terminal)
+        lines = _shown(
+            compare(
+                split, config, epochs=config.epochs, workers=workers, observer=observer, **chosen
+            ),
+            screen,
         )
     worst = max(line.difference for line in lines)
     verdict = "lossless" if worst == 0 else "NOT lossless"
@@ -156,6 +156,23 @@ def _by_autograd(backbone: Backbone) -> list[str]:
     except UnknownToAutogradError as error:
         say(str(error), style="yellow", label="warning")
         return []
+
+
+def _shown(compared: Iterable[Comparison], screen: Console) -> list[Comparison]:
+    """All of them, each printed when it is there."""
+    lines: list[Comparison] = []
+    for line in compared:
+        if not lines or _series(line) != _series(lines[-1]):
+            alpha = f"α = {line.virtual_items}"
+            screen.print(f"\n{line.model}, {alpha}: {line.run}", style="bold")
+            screen.print("epoch      loss   Recall@5    NDCG@5   largest difference")
+        lines.append(line)
+        screen.print(
+            f"{line.epoch:5d}  {line.loss:8.5f}  {line.recall:9.6f} {line.ndcg:9.6f}   "
+            f"{line.difference:g}",
+            style="" if line.difference == 0 else "bold red",
+        )
+    return lines
 
 
 def _series(line: Comparison) -> tuple[str, str, str]:

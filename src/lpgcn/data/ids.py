@@ -67,25 +67,30 @@ class Ids:
         values = self.values.astype(whole.values.dtype)
         return np.searchsorted(whole.values, values).astype(np.int64)
 
-    def index_of(self, external: int | str) -> int:
-        """The dense index of an external id; `"7"` finds the number 7, as on a command line."""
+    def index_of(self, external: int | str, what: str = "id") -> int:
+        """The dense index of an external id; `"7"` finds the number 7, as on a command line.
+
+        `what` it is the id of is said where there is none.
+        """
         text = str(external)
         if self.are_numbers and not _spells_number(text):
-            raise DataError(f"unknown id {external!r}: the ids are whole numbers{self._range()}")
+            raise DataError(
+                f"unknown {what} {external!r}: the ids are whole numbers{self._range()}"
+            )
         wanted = int(text) if self.are_numbers else text
         index = int(np.searchsorted(self.values, np.array(wanted)))
         if index < len(self) and self[index] == wanted:
             return index
-        raise DataError(f"unknown id {external!r}{self._hint(wanted, index)}")
+        raise DataError(f"unknown {what} {external!r}{self._hint(wanted, index)}")
 
-    def indices_of(self, externals: Collection[int | str]) -> Int64:
+    def indices_of(self, externals: Collection[int | str], what: str = "id") -> Int64:
         """What `index_of` says, for many."""
         wanted = np.array(list(externals))
         if wanted.dtype.kind == self.values.dtype.kind and len(self):
             found = np.searchsorted(self.values, wanted).clip(max=len(self) - 1)
             if bool((self.values[found] == wanted).all()):
                 return found.astype(np.int64)
-        return np.array([self.index_of(one) for one in externals], dtype=np.int64)
+        return np.array([self.index_of(one, what) for one in externals], dtype=np.int64)
 
     def _range(self) -> str:
         return f" from {self[0]} to {self[-1]}" if len(self) else "; there are none"

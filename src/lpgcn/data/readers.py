@@ -3,11 +3,12 @@
 | format     | file                | line                                                  |
 |------------|---------------------|-------------------------------------------------------|
 | `lightgcn` | `*.txt`             | `user item item …`, whole numbers                     |
-| `movielens`| `*.data`            | `user item rating timestamp`, whole numbers           |
+| `movielens`| `*.data`            | `user item rating timestamp`, or with `::` between    |
 | `recbole`  | `*.inter`           | a header `user_id:token item_id:token …`, tabs        |
 | `csv`      | `*.csv`             | a header, commas                                      |
 | `tsv`      | `*.tsv`             | a header, tabs                                        |
-| `text`     | `*.dat`             | a header; tabs, `::`, commas, semicolons or blanks    |
+| `text`     | `*.dat`             | a header; tabs, `::`, commas, semicolons or blanks;   |
+|            |                     | `1::2::3::4` without one is `movielens`               |
 | `parquet`  | `*.parquet`, `*.pq` | named columns (needs the extra `lpgcn[parquet]`)      |
 
 With `Columns.positions` a csv, tsv or text file has no header, and `*.txt` and `*.data` are `text`.
@@ -36,6 +37,8 @@ from lpgcn.data.rows import Column, Columns, Rows, check_not_empty
 Int64 = npt.NDArray[np.int64]
 
 _NOT_A_NUMBER: Final = re.compile(rb"[^0-9 \t\n]|[0-9]{19}")
+_RATINGS: Final = re.compile(rb"\d+::\d+::\d+(\.\d+)?::\d+\s*(\n|$)")
+"""The first line of `ratings.dat` in MovieLens 1M and 10M."""
 _GZIP: Final = b"\x1f\x8b"
 _FEW: Final = range(3, 6)
 """Fields of a line that may as well be user, item, rating, time: see `_check_adjacency`."""
@@ -43,10 +46,7 @@ _FEW: Final = range(3, 6)
 
 def read(path: Path, columns: Columns, format: str | None = None) -> Rows:
     """The interactions of one file, its format told by the end of its name unless it is given."""
-    suffix = Path(uncompressed_name(path)).suffix.lower()
-    known = format or _FORMAT_OF_SUFFIX.get(suffix)
-    if format is None and columns.positions and suffix in (".txt", ".data"):
-        known = "text"
+    known = format or _known_by_name(path, columns)
     if known not in _READERS:
         found = f"unknown format {known!r}" if known else f"no format goes with {path.name!r}"
         raise DataError(
@@ -63,6 +63,16 @@ def read(path: Path, columns: Columns, format: str | None = None) -> Rows:
         _check_adjacency(rows)
     check_not_empty(rows, columns)
     return rows
+
+
+def _known_by_name(path: Path, columns: Columns) -> str | None:
+    """What the end of a name tells, and for ml-1m's `ratings.dat` the first line."""
+    suffix = Path(uncompressed_name(path)).suffix.lower()
+    if columns.positions and suffix in (".txt", ".data"):
+        return "text"
+    if suffix == ".dat" and not columns.positions and _RATINGS.match(_bytes(path)):
+        return "movielens"
+    return _FORMAT_OF_SUFFIX.get(suffix)
 
 
 def uncompressed_name(path: Path) -> str:
@@ -170,8 +180,11 @@ def _check_adjacency(rows: Rows) -> None:
 
 
 def _read_movielens(path: Path, columns: Columns) -> Rows:
-    """`user item rating timestamp`: u.data of MovieLens 100K."""
+    """`user item rating timestamp`: u.data of MovieLens 100K, ratings.dat of 1M and 10M."""
     expected = "`user item rating timestamp`"
+    if _RATINGS.match(_bytes(path)):
+        known = Columns(minimum_rating=columns.minimum_rating, positions=(1, 2, 3, 4))
+        return read_records(str(path), _text(path), known, "::")
     number, line = _whole_numbers(path, expected)
     lines, counts = np.unique(line, return_counts=True)
     if (wrong := np.flatnonzero(counts != 4)).size:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from lpgcn.data.ids import Ids
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
+
+
+_IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -90,10 +95,17 @@ def _place(where: str, header: Sequence[str], name: str) -> int:
     if name not in header:
         near = difflib.get_close_matches(name, header, n=1)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
+        if len(header) > 1 and all(map(_IS_NUMBER.fullmatch, header)):
+            raise DataError(
+                f"{where}: found the numbers {', '.join(header)}; expected the names of columns; "
+                "if the file has no header, say where user, item and, if there are any, rating and "
+                "time are with --columns 1,2,3 (in Python Columns(positions=(1, 2, 3)))"
+            )
         raise DataError(
             f"{where}: unknown column {name!r}{meant}; the columns are {', '.join(header)}; say "
-            "which hold the user, the item and, if they are used, the rating and the time; or, "
-            "without a header, the positions of these"
+            "which have the user and the item with --user-column and --item-column (in Python "
+            "Columns(user=…, item=…)), a rating or a time that is used alike; or, if this is no "
+            "header, where they are with --columns 1,2"
         )
     return header.index(name)
 

@@ -35,7 +35,7 @@ from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.perfedrec import PERFEDREC
 from lpgcn.methods.popular import POPULAR
 from lpgcn.methods.semidfegl import SEMIDFEGL
-from lpgcn.model.backbones import BACKBONES, announced, is_backbone
+from lpgcn.model.backbones import BACKBONES, announced, class_of, is_backbone
 from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.machine import Machine
@@ -92,7 +92,7 @@ def described(name: str) -> Description:
     if backbone or name == LP_GCN:
         return Description(
             name=name,
-            summary="graph convolution on the whole graph, or federated" if backbone else SUMMARY,
+            summary=_backbone_summary(name) if backbone else SUMMARY,
             protects=CENTRALISED + PROTECTS if backbone else PROTECTS,
             settings=msgspec.to_builtins(Config(model=name)),
             options={} if backbone else msgspec.to_builtins(LpGcnOptions()),
@@ -111,6 +111,11 @@ def described(name: str) -> Description:
         grid=dict(method.grid),
         meanings=_meanings(Config) | _meanings(method.options),
     )
+
+
+def _backbone_summary(name: str) -> str:
+    first = (class_of(name).__doc__ or "").partition("\n")[0]
+    return f"graph convolution, on the whole graph or federated. {first}".rstrip()
 
 
 def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:

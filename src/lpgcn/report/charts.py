@@ -19,6 +19,7 @@ _WIDTH: Final = 400.0
 _HEIGHT: Final = 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 12.0, 10.0, 42.0
 _COLOURS: Final = 6
+_MOST_DECIMALS: Final = 6
 _MOST_DOTS: Final = 40
 _MOST_TIPS: Final = 150
 _MOST_ROWS: Final = 200
@@ -59,6 +60,16 @@ class Axis:
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self.logarithmic else value
+
+    def labels(self) -> dict[float, str]:
+        """What is written at every tick: plain numbers with the decimals of their step."""
+        ticks = self.ticks()
+        least = min((abs(b - a) for a, b in pairwise(ticks)), default=0.0)
+        decimals = math.ceil(-math.log10(least) - 1e-9) if least else _MOST_DECIMALS + 1
+        if self.show is not number or self.logarithmic or decimals > _MOST_DECIMALS:
+            return {value: self.show(value) for value in ticks}
+        # A tick at zero may be -0, or the rest of a rounding.
+        return {value: f"{round(value, 9) + 0.0:,.{max(decimals, 0)}f}" for value in ticks}
 
     def ticks(self, most: int = 6) -> list[float]:
         if self.low == self.high:
@@ -185,13 +196,14 @@ def _frame(across: Axis, up: Axis) -> Html:
     """Rules, ticks and names of both axes."""
     right, bottom = across.end, up.start
     parts: list[Html] = []
+    figures = up.labels()
     for value in up.ticks():
         y = _at(up.place(value))
         parts.append(
             element("line", x1=_at(across.start), x2=_at(right), y1=y, y2=y, class_="rule")
         )
         shown = element(
-            "text", up.show(value), x=_at(across.start - 6), y=y, text_anchor="end", dy="0.35em"
+            "text", figures[value], x=_at(across.start - 6), y=y, text_anchor="end", dy="0.35em"
         )
         parts.append(shown)
     parts.append(
@@ -323,14 +335,18 @@ def _step(spread: float, most: int) -> float:
 
 
 def _powers(low: float, high: float, most: int) -> list[float]:
-    """1, 2 and 5 times powers of ten, or, where these are too many, powers alone; where there is
-    hardly one, both ends."""
+    """1, 2 and 5 times powers of ten, or, where these are too many, powers alone; where these are
+    too few, even steps, or both ends."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [10.0**power * nice for power in powers for nice in (1, 2, 5)]
     inside = [value for value in fine if low <= value <= high]
     if len(inside) > most:
         inside = [value for value in inside if f"{value:.0e}".startswith("1")]
-    return inside if len(inside) > 1 else [low, high]
+    if len(inside) > 2:
+        return inside
+    step = _step(high - low, most)
+    even = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return even if len(even) > 2 else [low, high]
 
 
 def _at(value: float) -> str:

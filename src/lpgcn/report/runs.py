@@ -59,11 +59,17 @@ class RunRecord:
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
-    """Runs called by their folders, or, if two of these have one name, by the paths that differ."""
+    """Runs called by their folders, or, if two of these have one name, by what differs in their
+    paths."""
     names = [path.resolve().name for path in paths]
     if len(set(names)) < len(names):
         common = os.path.commonpath([path.resolve().parent for path in paths])
-        names = [path.resolve().relative_to(common).as_posix() for path in paths]
+        parts = [path.resolve().relative_to(common).parts for path in paths]
+        same_end = 0
+        while len({part[-1 - same_end :] for part in parts}) == 1:
+            same_end += 1
+        kept = [part[: len(part) - same_end] for part in parts]
+        names = ["/".join(part) for part in (kept if all(kept) else parts)]
     return [RunRecord.read(path, name) for path, name in zip(paths, names, strict=True)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,9 @@ from lpgcn.report.page import (
 )
 from lpgcn.report.runs import RunRecord, Verdict, verdicts
 from lpgcn.report.units import duration, metric_name, size
+
+_IF_THEY_DIFFER: Final = ("data set", "way to run", "α", "KB up a step", "KB down a step")
+"""Columns that say nothing where all runs have the same."""
 
 
 def run_report(
@@ -53,7 +57,9 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
     finished = [one for one in runs if one.summary is not None]
     if not finished:
         yield Fact("not finished", f"{len(runs[0].metrics)} epochs", "so far")
-    for metric in ("recall@20", "ndcg@20") if finished else ():
+    # Figures of different data have no highest one.
+    comparable = len({one.run.fingerprint for one in finished}) == 1
+    for metric in ("recall@20", "ndcg@20") if comparable else ():
         best, name = max((_tested(one, metric), one.name) for one in finished)
         highest = "highest " if len(finished) > 1 and not judged else ""
         yield Fact(f"{highest}test {metric_name(metric)}", f"{best:.4f}", name)
@@ -124,8 +130,14 @@ def _settings(config: Config) -> dict[str, str]:
         return {"settings of its own": ", ".join(config.option)} if config.option else {}
     return {
         "convolution": f"{config.layers} layers, {config.dim} numbers a vector",
-        "loss": f"{config.loss}, batches of {config.batch_size}",
+        "loss": f"{config.loss}, {_batches(config)}",
     }
+
+
+def _batches(config: Config) -> str:
+    if config.batch_size == "full":
+        return "one batch an epoch"
+    return f"batches of {config.batch_size:,}"
 
 
 def _shown(value: object) -> str:
@@ -139,7 +151,7 @@ def compared(runs: Sequence[RunRecord]) -> Section:
     finished = [one.summary for one in runs if one.summary is not None]
     metrics = list(dict.fromkeys(name for summary in finished for name in summary.test))
     headers = ["run", "data set", "model", "way to run", "α", "best epoch"]
-    headers += [f"test {metric_name(name)}" for name in metrics]
+    headers += [metric_name(name) for name in metrics]
     headers += ["seconds", "KB up a step", "KB down a step"]
     rows = []
     for one in runs:
@@ -155,9 +167,14 @@ def compared(runs: Sequence[RunRecord]) -> Section:
             else ["–", "–"]
         )
         rows.append(row)
-    return Section(
-        "Runs side by side", table("One line for each run", headers, rows, sortable=True)
-    )
+    kept = [
+        place
+        for place, header in enumerate(headers)
+        if header not in _IF_THEY_DIFFER or len({row[place] for row in rows}) > 1
+    ]
+    headers, *rows = ([row[place] for place in kept] for row in (headers, *rows))
+    caption = "One line for each run; metrics are of the test part"
+    return Section("Runs side by side", table(caption, headers, rows, sortable=True))
 
 
 def curves(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Section]:
@@ -186,7 +203,9 @@ def _points(one: RunRecord, name: str) -> list[tuple[float, float]]:
         (line.epoch, line.loss if name == "loss" else (line.valid or {}).get(name))
         for line in one.metrics
     )
-    return [(float(epoch), value) for epoch, value in found if value is not None]
+    points = [(float(epoch), value) for epoch, value in found if value is not None]
+    # What is computed in one go has no loss, and says 0.
+    return points if name != "loss" or any(value for _, value in points) else []
 
 
 def _said(verdict: Verdict) -> Html:
@@ -216,8 +235,9 @@ def _how_to_compare(one: RunRecord) -> Html:
 
 
 def recommendations(runs: Sequence[RunRecord], user: str | None) -> Iterator[Section]:
-    """Ten items for one user: who was asked for, or the first."""
-    one = next((one for one in runs if one.model is not None), None)
+    """Ten items of the best model for one user: who was asked for, or the first."""
+    able = [one for one in runs if one.model is not None]
+    one = max(able, key=lambda one: _tested(one, "recall@20"), default=None)
     if one is None or one.model is None:
         return
     model = one.model

@@ -25,6 +25,17 @@ from lpgcn.runtime.planning import planner_for
 Measurement = tuple[float, Evaluation, Tables]
 
 
+class VerificationObserver:
+    """Told what is being run; this one tells nobody."""
+
+    def way_began(self, run: str) -> None: ...
+
+    def planning(self, stage: str, share: float) -> None: ...
+
+    def step_done(self, done: int, total: int) -> None:
+        """So many of the steps of this way to run."""
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run after one epoch, beside the centralised model."""
 
@@ -51,6 +62,7 @@ def verify(
     virtual_items: Sequence[str] = ("0", "1.0x"),
     other_planners: Sequence[Planner] = ("cover", "greedy"),
     workers: int = 1,
+    observer: VerificationObserver | None = None,
 ) -> Iterator[Comparison]:
     """Every combination of model, α and way to run, epoch by epoch; `config` has the rest.
 
@@ -58,31 +70,39 @@ def verify(
     Handles are drawn anew in every federation.
     """
     machine = Machine.with_threads()
+    observer = observer or VerificationObserver()
     for model, alpha in itertools.product(models, virtual_items):
         chosen = config.changed(model=model, virtual_items=alpha, at=sorted({*config.at, 5}))
-        expected = list(_measured(Centralized(split, chosen, machine), chosen, epochs))
+        observer.way_began("centralized")
+        expected = list(_measured(Centralized(split, chosen, machine), chosen, epochs, observer))
         yield from _compared(expected, chosen, "centralized", expected)
-        simulated = Simulated(split, chosen, planner_for(split, chosen), machine)
-        yield from _compare(simulated, chosen, "simulated", expected)
+        observer.way_began("simulated")
+        simulated = Simulated(split, chosen, planner_for(split, chosen, observer.planning), machine)
+        yield from _compare(simulated, chosen, "simulated", expected, observer)
         ways = [chosen.changed(suite=suite) for suite in suites]
         ways += [ways[0].changed(planner=planner) for planner in other_planners]
         for way in ways:
-            federated = Federated(split, way, planner_for(split, way), workers)
+            observer.way_began(f"federated {way.suite}")
+            planner = planner_for(split, way, observer.planning)
+            federated = Federated(split, way, planner, workers)
             try:
                 # The plan that was made is known once the federation has begun.
                 federated.begin()
                 run = f"federated {way.suite}, plan {federated.server.plan.planner}"
-                yield from _compare(federated, way, run, expected)
+                yield from _compare(federated, way, run, expected, observer)
             finally:
                 federated.close()
 
 
-def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measurement]:
+def _measured(
+    engine: Engine, config: Config, epochs: int, observer: VerificationObserver
+) -> Iterator[Measurement]:
     total = epochs * engine.steps_per_epoch
     for epoch in range(epochs):
         for step in range(engine.steps_per_epoch):
             done = epoch * engine.steps_per_epoch + step
             engine.step(epoch, step, config.learning_rate(done, total))
+            observer.step_done(done + 1, total)
         loss, valid = engine.take_loss(), engine.measure("valid")
         inspector = engine.inspector()
         assert inspector is not None, "these parties are on this machine"
@@ -91,9 +111,13 @@ def _measured(engine: Engine, config: Config, epochs: int) -> Iterator[Measureme
 
 
 def _compare(
-    engine: Engine, config: Config, run: str, expected: Sequence[Measurement]
+    engine: Engine,
+    config: Config,
+    run: str,
+    expected: Sequence[Measurement],
+    observer: VerificationObserver,
 ) -> Iterator[Comparison]:
-    return _compared(_measured(engine, config, len(expected)), config, run, expected)
+    return _compared(_measured(engine, config, len(expected), observer), config, run, expected)
 
 
 def _compared(

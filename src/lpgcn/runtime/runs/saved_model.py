@@ -90,7 +90,7 @@ class Recommender:
             scorer: Scorer = Vectors(self.fold_in(history)[None], self.vectors.items)
             row, seen = np.array([0]), Ragged.single(self._indices(history))
         elif user is not None:
-            scorer, row = self.scorer, np.array([self.user_ids.index_of(user)])
+            scorer, row = self.scorer, np.array([self.user_ids.index_of(user, "user")])
             seen = self.seen.by_user.only(row)
         else:
             raise ModelError("found no user; give the id of one, or the items of a new one")
@@ -114,7 +114,7 @@ class Recommender:
         """What `recommend` says, for many users at once; for all of them if none are given."""
         rows = np.arange(len(self.user_ids))
         if users is not None:
-            rows = self.user_ids.indices_of(users)
+            rows = self.user_ids.indices_of(users, "user")
         seen = self.seen.by_user.only(rows)
         masked = Ragged.from_lengths(np.zeros(len(rows)), seen.values[:0]) if keep_seen else seen
         among, ranker = self._among(items, exclude), Machine.with_threads().ranker
@@ -129,11 +129,11 @@ class Recommender:
 
     def similar_items(self, item: int | str, k: int = 10) -> list[Neighbour]:
         """The k items whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.items, self.item_ids, self.item_ids.index_of(item), k)
+        return nearest(self.vectors.items, self.item_ids, self.item_ids.index_of(item, "item"), k)
 
     def similar_users(self, user: int | str, k: int = 10) -> list[Neighbour]:
         """The k users whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user), k)
+        return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user, "user"), k)
 
     def fold_in(self, history: Collection[int | str]) -> Floats:
         """The vector of a user who was not there in training and has these items.
@@ -152,7 +152,7 @@ class Recommender:
 
     def _indices(self, items: Collection[int | str]) -> Int64:
         """Rising, each once."""
-        return np.unique(self.item_ids.indices_of(items))
+        return np.unique(self.item_ids.indices_of(items, "item"))
 
     def _among(
         self, items: Collection[int | str] | None, exclude: Collection[int | str]

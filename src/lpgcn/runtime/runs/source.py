@@ -74,7 +74,8 @@ class Source(
         SplitName,
         Meta(
             description="How data without ready-made parts is split: by ratio per user, the last "
-            "item of every user, or all that is after a date for everybody."
+            "item of every user (by time where it is known, else drawn), or all that is after a "
+            "date for everybody."
         ),
     ] = "ratio"
     ratio: Annotated[
