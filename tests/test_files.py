@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     check_folder(tmp_path / "a" / "b")
     assert os.listdir(tmp_path) == ["file"]
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(StorageError, match="file is not a folder"):
+        with pytest.raises(StorageError, match="file is a file and not a folder"):
             check_folder(path)
 
 

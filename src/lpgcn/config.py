@@ -13,7 +13,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -306,7 +306,9 @@ def convert(values: dict[str, Any], struct: type[Struct], where: str) -> Struct:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         key = re.split(r"\W", place)[0]
-        raise ConfigError(f"{where}: {_found(key, values.get(key), what)}") from error
+        raise ConfigError(
+            f"{where}: {_found(key, values.get(key), what, _kinds(struct).get(key))}"
+        ) from error
 
 
 def check_fields(struct: msgspec.Struct) -> None:
@@ -318,7 +320,7 @@ def check_fields(struct: msgspec.Struct) -> None:
             msgspec.structs.force_setattr(struct, name, msgspec.convert(value, kind, strict=True))
         except msgspec.ValidationError as error:
             what = str(error).partition(" - at `$")[0]
-            raise ConfigError(_found(name, value, what)) from error
+            raise ConfigError(_found(name, value, what, kind)) from error
 
 
 @cache
@@ -326,9 +328,22 @@ def _kinds(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
 
 
-def _found(key: str, value: object, what: str) -> str:
+def _found(key: str, value: object, what: str, kind: Any = None) -> str:
     found = f"{key} is {value!r}; " if key else ""
+    if what.startswith("Invalid enum value"):
+        words = _words(kind)
+        near = difflib.get_close_matches(str(value), words, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        return f"{found}expected {' or '.join(words)}{meant}"
     return f"{found}{what[0].lower()}{what[1:]}"
+
+
+def _words(kind: Any) -> list[str]:
+    """Those that a type has, and that it has numbers beside them."""
+    inner = get_args(kind)
+    if get_origin(kind) is Literal:
+        return [str(word) for word in inner]
+    return ["a whole number"] if kind is int else [word for one in inner for word in _words(one)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

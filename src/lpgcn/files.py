@@ -76,7 +76,8 @@ def check_folder(path: Path) -> None:
     """Refuse what is no folder, or cannot become one, or cannot be written."""
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():
-        raise StorageError(f"{there} is not a folder, as {path} needs; choose another place")
+        within = "" if there == path else f", so that {path} cannot be within it"
+        raise StorageError(f"{there} is a file and not a folder{within}; choose another place")
     if not os.access(there, os.W_OK | os.X_OK):
         raise StorageError(f"{there} cannot be written by this user; choose another place")
 

@@ -327,7 +327,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
         error = report("train", "demo", "--out", out, *QUICK, exit_code=2)["error"]
         assert error["type"] == "StorageError"
-        assert f"{tmp_path / 'file'} is not a folder" in error["message"]
+        assert f"{tmp_path / 'file'} is a file and not a folder" in error["message"]
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path) -> None:

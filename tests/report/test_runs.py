@@ -197,3 +197,5 @@ def test_a_comparison_writes_a_report(tmp_path: Path) -> None:
     # Both are computed in one go: they have no loss to draw, and no traffic to list.
     assert "Training loss" not in page and "Validation Recall@20" in page
     assert "KB up a step" not in page
+    picture = (tmp_path / "all" / "convergence.png").read_bytes()
+    assert int.from_bytes(picture[16:20], "big") == 600, "one panel of three: there is no traffic"

@@ -52,7 +52,7 @@ def test_ready_made_splits_have_no_seed(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "latest"}, "split is 'latest'; invalid enum value"),
+        ({"split": "latest"}, "split is 'latest'; expected ratio or leave-one-out or temporal"),
         ({"split_seed": -1}, "split_seed is -1; expected"),
         ({"split_seed": 2**63}, "expected a whole number from 0 to"),
         ({"train": "a", "valid": "b", "split_seed": 1}, "found --split-seed and a ready-made"),

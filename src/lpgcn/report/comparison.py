@@ -14,7 +14,7 @@ from lpgcn import __version__
 from lpgcn.files import write_atomically
 from lpgcn.methods.comparison.results import Outcome, PairedTest, Row, curves, rows
 from lpgcn.report.comparison_tables import comma_separated, latex, markdown
-from lpgcn.report.picture import can_draw, new_figure, save
+from lpgcn.report.picture import can_draw, new_figure, plain_figures, save
 from lpgcn.report.units import metric_name
 
 if TYPE_CHECKING:
@@ -85,16 +85,25 @@ def plot_convergence(
 ) -> None:
     """Validation against epochs, rounds and bytes, the mean of the seeds, up to where the first one
     stops."""
-    figure = new_figure(15.0, 4.5)
-    panels: Sequence[tuple[str, Callable[[Outcome, int], float | None]]] = (
+    every: Sequence[tuple[str, Callable[[Outcome, int], float | None]]] = (
         ("epochs", lambda one, epoch: float(epoch)),
         ("rounds", lambda one, epoch: one.rounds(epoch)),
         ("MB a client, up and down", lambda one, epoch: _megabytes(one.bytes(epoch))),
     )
-    for axes, (label, place) in zip(figure.subplots(1, 3), panels, strict=True):
-        for number, (model, outcomes) in enumerate(curves.items()):
-            _draw(axes, model, number, outcomes, metric, place)
+    # Data centres have no rounds and no bytes: without a federation there is nothing to draw there.
+    panels = [
+        (label, drawn)
+        for label, place in every
+        if any(drawn := [_points(runs, metric, place) for runs in curves.values()])
+    ]
+    figure = new_figure(5.0 * len(panels), 4.5)
+    for axes, (label, drawn) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        for number, (model, points) in enumerate(zip(curves, drawn, strict=True)):
+            _draw(axes, model, number, points)
         axes.set(xlabel=label, ylabel=f"validation {metric_name(metric)}", xscale="log")
+        plain_figures(axes.xaxis)
         axes.grid(alpha=0.3)
     figure.get_axes()[0].legend(fontsize="small")
     figure.suptitle(name)
@@ -116,26 +125,24 @@ def plot_layers(rows: Mapping[str, Mapping[int, Row]], metric: str, path: Path, 
     save(figure, path)
 
 
-def _draw(
-    axes: Axes,
-    model: str,
-    number: int,
-    outcomes: Sequence[Outcome],
-    metric: str,
-    place: Callable[[Outcome, int], float | None],
-) -> None:
+def _points(
+    outcomes: Sequence[Outcome], metric: str, place: Callable[[Outcome, int], float | None]
+) -> list[tuple[float, float]]:
     of_epochs: dict[int, list[float]] = {}
     for one in outcomes:
         for epoch in one.epochs:
             if epoch.valid and metric in epoch.valid:
                 of_epochs.setdefault(epoch.epoch, []).append(epoch.valid[metric])
     known = next((one for one in outcomes if one.summary is not None), outcomes[0])
-    points = [
+    return [
         (where, sum(values) / len(values))
         for epoch, values in sorted(of_epochs.items())
         # A mean over fewer and fewer seeds would jump where one of them stops.
         if len(values) == len(outcomes) and (where := place(known, epoch)) is not None
     ]
+
+
+def _draw(axes: Axes, model: str, number: int, points: Sequence[tuple[float, float]]) -> None:
     if points:
         style = "o-" if len(points) == 1 else ("-", "--", ":")[number // 10 % 3]
         axes.plot(*zip(*points, strict=True), style, label=model, color=f"C{number % 10}")

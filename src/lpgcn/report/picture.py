@@ -11,6 +11,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.files import check_output, write_atomically
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _KINDS: Final = (".png", ".svg", ".pdf")
@@ -40,6 +41,15 @@ def new_figure(width: float, height: float = 4.0) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain_figures(axis: Axis) -> None:
+    """Under a logarithmic axis 1, 2 and 5 times powers of ten, where matplotlib writes 2 × 10²."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, path: Path) -> None:

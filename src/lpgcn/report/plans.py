@@ -13,7 +13,7 @@ from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.sweep import LoadPoint
 from lpgcn.report.charts import Series, line_chart
 from lpgcn.report.page import Fact, Section, joined, page, paragraph, side_by_side, table
-from lpgcn.report.picture import new_figure, save
+from lpgcn.report.picture import new_figure, plain_figures, save
 from lpgcn.report.units import size
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def plot_loads(graph: TokenGraph, plans: Sequence[Plan], path: Path, title: str)
         ylabel="load |N_ũ| (vectors received a layer)",
         title=title,
     )
+    plain_figures(axes.xaxis)
+    plain_figures(axes.yaxis)
     axes.grid(alpha=0.3)
     axes.legend()
     save(figure, path)
