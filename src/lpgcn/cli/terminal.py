@@ -76,9 +76,10 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
         cells = [row[place] for row in rows]
         figures = all(cell[:1] in "-–≥0123456789" for cell in cells)
         whole = figures or place == 0
-        width = max(map(cell_len, cells), default=0)
+        # The longest cell, or the longest word of the heading.
+        width = max(1, *map(cell_len, (*cells, *header.split())))
         made.add_column(
-            "\n".join(textwrap.wrap(header, max(width, 1))) if whole and is_wide else header,
+            "\n".join(textwrap.wrap(header, width)) if whole and is_wide else header,
             justify="right" if figures else "left",
             no_wrap=whole,
             min_width=width if whole else None,

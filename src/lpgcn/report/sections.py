@@ -173,7 +173,7 @@ def compared(runs: Sequence[RunRecord]) -> Section:
         if header not in _IF_THEY_DIFFER or len({row[place] for row in rows}) > 1
     ]
     headers, *rows = ([row[place] for place in kept] for row in (headers, *rows))
-    caption = "One line for each run; metrics are of the test part"
+    caption = "A line a run; metrics of the test part"
     return Section("Runs side by side", table(caption, headers, rows, sortable=True))
 
 
