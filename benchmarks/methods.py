@@ -16,6 +16,7 @@ import time
 from lpgcn.data import load
 from lpgcn.methods.registry import configured, engine_for
 from lpgcn.runtime.memory import keep_freed_memory
+from lpgcn.runtime.runs.training import Execution
 from processors import Others
 
 REFERENCE = "lightgcn+"
@@ -35,7 +36,9 @@ def main() -> None:
     keep_freed_memory()
     split = load(arguments.dataset)
     models = [REFERENCE, *arguments.models.split(",")]
-    engines = {model: engine_for(split, configured({"model": model})) for model in models}
+    engines = {
+        model: engine_for(split, configured({"model": model}), Execution()) for model in models
+    }
     seconds: dict[str, list[float]] = {model: [] for model in engines}
     others, number = Others(), 0
     for _ in range(arguments.rounds):

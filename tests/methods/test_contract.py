@@ -20,6 +20,7 @@ from lpgcn.runtime.runs.loop import Observer
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Summary
 from lpgcn.runtime.runs.saved_model import Recommender
 from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.training import Execution
 
 OURS = names()
 OTHERS = [method.name for method in METHODS]
@@ -117,7 +118,7 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another(
     scores = []
     for seed in (0, 0, 1):
         config = small(model, seed=seed)
-        engine = engine_for(split, config)
+        engine = engine_for(split, config, Execution())
         for step in range(engine.steps_per_epoch):
             engine.step(0, step, 0.05)
         inspector = engine.inspector()
@@ -170,13 +171,13 @@ def test_who_is_unknown_gets_the_typed_error(model: str, tastes: Path, tmp_path:
 def test_settings_that_it_does_not_have_are_refused(model: str, tastes: Path) -> None:
     split = Source(dataset="tastes", train=str(tastes)).open()
     with pytest.raises(LpgcnError, match=r"suite is paper, but .* has no such setting"):
-        engine_for(split, small(model).changed(suite="paper"))
+        engine_for(split, small(model).changed(suite="paper"), Execution())
     with pytest.raises(LpgcnError, match="unknown key 'colour'"):
-        engine_for(split, small(model).changed(option={"colour": "red"}))
+        engine_for(split, small(model).changed(option={"colour": "red"}), Execution())
     with pytest.raises(MethodError, match="has no parties of its own"):
-        engine_for(split, small(model).changed(mode="federated"))
+        engine_for(split, small(model).changed(mode="federated"), Execution())
     with pytest.raises(MethodError, match="one process"):
-        engine_for(split, small(model), workers=2)
+        engine_for(split, small(model), Execution(workers=2))
 
 
 def test_no_torch_before_a_method_is_used() -> None:

@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -64,8 +63,9 @@ def federate(source: Source, config: Config, out: Path, changes: Changes) -> tup
     """Its log."""
     engines: list[Changing] = []
 
-    def make(split: Split, config: Config, *_: Any, folder: Path, **__: Any) -> Changing:
-        engines.append(Changing(split, config, folder, changes))
+    def make(split: Split, config: Config, how: training.Execution) -> Changing:
+        assert how.folder is not None
+        engines.append(Changing(split, config, how.folder, changes))
         return engines[-1]
 
     training.train(source, config, out=out, checkpoint_every=1, engine_for=make)

@@ -26,7 +26,7 @@ from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs.run_folder import Progress, Run, RunFolder, RunFolderError
 from lpgcn.runtime.runs.source import Source
-from lpgcn.runtime.runs.training import Observer, train
+from lpgcn.runtime.runs.training import Execution, Observer, train
 from lpgcn.terms import Term, write_terms
 
 EPOCHS, STEPS_PER_EPOCH, USERS = 3, 4, 9
@@ -398,7 +398,7 @@ def test_a_beginning_that_was_interrupted_is_tried_again(source: Source, tmp_pat
 
     engines: list[Late] = []
 
-    def make(split: Any, config: Config, *_: Any, folder: Path, **__: Any) -> Engine:
+    def make(split: Any, config: Config, how: Execution) -> Engine:
         calls = iter([Phase.LIST, Phase.COUNT])
         due = [next(calls)]
 
@@ -408,7 +408,7 @@ def test_a_beginning_that_was_interrupted_is_tried_again(source: Source, tmp_pat
                 raise RunInterruptedError("somebody is away")
 
         planner = planner_for(split, config)
-        engines.append(Late(split, config, planner, watch=watch, folder=folder))
+        engines.append(Late(split, config, planner, watch=watch, folder=how.folder))
         return engines[-1]
 
     train(source, CONFIG.changed(mode="federated"), out=tmp_path / "run", engine_for=make)

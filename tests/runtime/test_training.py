@@ -22,7 +22,7 @@ from lpgcn.runtime.runs import loop
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, RunFolderError
 from lpgcn.runtime.runs.saved_model import ModelError, Recommender
 from lpgcn.runtime.runs.source import Source, SourceError
-from lpgcn.runtime.runs.training import Observer, Summary, train
+from lpgcn.runtime.runs.training import Execution, Observer, Summary, train
 
 EPOCHS = 5
 CONFIG = Config(layers=2, dim=8, lr=0.05, batch_size=100, epochs=EPOCHS, eval_every=2, at=(5,))
@@ -223,7 +223,7 @@ def spied() -> tuple[Any, list[Spy]]:
     """What makes engines, and those that it made."""
     spies: list[Spy] = []
 
-    def make(split: Any, config: Config, *_: Any, **__: Any) -> Spy:
+    def make(split: Any, config: Config, how: Execution) -> Spy:
         spies.append(Spy(Centralized(split, config, Machine.with_threads(1))))
         return spies[-1]
 

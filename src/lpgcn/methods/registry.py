@@ -3,15 +3,12 @@ packages, which announce a `Method` as an entry point of the group `lpgcn.method
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, Option
 from lpgcn.data import Split
 from lpgcn.methods.ease import EASE
@@ -36,12 +33,9 @@ from lpgcn.methods.perfedrec import PERFEDREC
 from lpgcn.methods.popular import POPULAR
 from lpgcn.methods.semidfegl import SEMIDFEGL
 from lpgcn.model.backbones import BACKBONES, announced, class_of, is_backbone
-from lpgcn.protocol.transcript import Witness
 from lpgcn.runtime.engines.engine import Engine
-from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs import training
-from lpgcn.runtime.runs.loop import Observer
-from lpgcn.terms import Term
+from lpgcn.runtime.runs.training import Execution
 
 GROUP: Final = "lpgcn.methods"
 
@@ -163,23 +157,10 @@ def configured(wanted: dict[str, Any]) -> Config:
     return Config().changed(**{**defaults, **wanted})
 
 
-def engine_for(
-    split: Split,
-    config: Config,
-    workers: int = 1,
-    threads: int | None = None,
-    observer: Observer | None = None,
-    witness: Witness | None = None,
-    *,
-    folder: Path | None = None,
-    terms: Sequence[Term] = (),
-) -> Engine:
+def engine_for(split: Split, config: Config, how: Execution) -> Engine:
     """What the configuration asks for, whatever it is: see `runtime.runs.training.engine_for`."""
     if is_backbone(config.model) or config.model == LP_GCN:
-        return training.engine_for(
-            split, as_backbone(config), workers, threads, observer, witness, folder=folder,
-            terms=terms,
-        )  # fmt: skip
+        return training.engine_for(split, as_backbone(config), how)
     method = find(config.model)
     if config.user_feature_dim or config.item_feature_dim:
         raise MethodError(
@@ -188,18 +169,13 @@ def engine_for(
         )
     method.check(config)
     options = method.options_of(config)
-    if witness or terms or workers > 1:
+    if how.witness or how.terms or how.workers > 1:
         raise MethodError(
             f"{config.model} is computed in one process, without parties: workers, transcripts and "
             "logs of terms are for federations of ours; leave these options out"
         )
     if method.needs_torch:
         check_torch(config.model)
-    machine = Machine.with_threads(threads)
-    return Fitting(
-        partial(method.fit, split, config, options, machine),
-        split,
-        config,
-        machine,
-        checkpoints=None if folder is None else InFolder(folder),
-    )
+    machine = how.machine
+    fit = partial(method.fit, split, config, options, machine)
+    return Fitting(fit, split, config, machine, checkpoints=how.checkpoints)

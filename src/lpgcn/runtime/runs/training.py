@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,55 +33,53 @@ from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
 from lpgcn.runtime.runs.source import Source, SourceError
 from lpgcn.terms import Term, TermError, read_terms
 
-__all__ = ["Observer", "Summary", "engine_for", "train"]
+__all__ = ["Execution", "Observer", "Summary", "engine_for", "train"]
 
 
-class EngineFor(Protocol):
-    """What makes the engine of a run; `engine_for` does for backbones."""
+@dataclass(frozen=True)
+class Execution:
+    """How a run is computed. Of all this only `terms`, the log of a federation whose members
+    changed, has an influence on its bits."""
 
-    def __call__(
-        self,
-        split: Split,
-        config: Config,
-        workers: int = 1,
-        threads: int | None = None,
-        observer: Observer | None = None,
-        witness: Witness | None = None,
-        *,
-        folder: Path | None = None,
-        terms: Sequence[Term] = (),
-    ) -> Engine: ...
+    workers: int = 1
+    threads: int | None = None
+    observer: Observer = field(default_factory=Observer)
+    witness: Witness | None = None
+    folder: Path | None = None
+    """Where the parties have their checkpoints."""
+    terms: Sequence[Term] = ()
+
+    @property
+    def machine(self) -> Machine:
+        return Machine.with_threads(self.threads)
+
+    @property
+    def checkpoints(self) -> InFolder | None:
+        return None if self.folder is None else InFolder(self.folder)
 
 
-def engine_for(
-    split: Split,
-    config: Config,
-    workers: int = 1,
-    threads: int | None = None,
-    observer: Observer | None = None,
-    witness: Witness | None = None,
-    *,
-    folder: Path | None = None,
-    terms: Sequence[Term] = (),
-) -> Engine:
-    """The way to run that the configuration asks for; its parties' checkpoints are in `folder`."""
-    saved = None if folder is None else InFolder(folder)
+EngineFor = Callable[[Split, Config, Execution], Engine]
+
+
+def engine_for(split: Split, config: Config, how: Execution) -> Engine:
+    """The way to run that the configuration of a backbone asks for."""
     if config.mode == "centralized":
-        machine = Machine.with_threads(threads)
-        return Centralized(split, config, machine, checkpoints=saved, terms=terms)
-    if terms:
+        return Centralized(split, config, how.machine, checkpoints=how.checkpoints, terms=how.terms)
+    if how.terms:
         raise TermError(f"a log of terms is followed by --mode centralized, not {config.mode}")
-    observer = observer or Observer()
-    planner = planner_for(split, config, observer.planning)
+    planner = planner_for(split, config, how.observer.planning)
     if config.mode == "simulated":
-        return Simulated(split, config, planner, Machine.with_threads(threads), checkpoints=saved)
+        return Simulated(split, config, planner, how.machine, checkpoints=how.checkpoints)
 
     def plan(graph: TokenGraph) -> Plan:
         made = planner(graph)
-        observer.estimated(local_cost(split, config, graph, made, min(workers, split.n_users)))
+        workers = min(how.workers, split.n_users)
+        how.observer.estimated(local_cost(split, config, graph, made, workers))
         return made
 
-    return Federated(split, config, plan, workers, observer.stage_began, witness, folder=folder)
+    return Federated(
+        split, config, plan, how.workers, how.observer.stage_began, how.witness, folder=how.folder
+    )
 
 
 def train(
@@ -147,10 +146,8 @@ def train(
     observer = observer or Observer()
     with ExitStack() as stack:
         witness = stack.enter_context(Transcript(Path(transcript))) if transcript else None
-        engine = engine_for(
-            split, config, workers, threads, observer, witness, folder=folder.state,
-            terms=log,
-        )  # fmt: skip
+        how = Execution(workers, threads, observer, witness, folder.state, log)
+        engine = engine_for(split, config, how)
         stack.callback(engine.close)
 
         def save() -> None:
