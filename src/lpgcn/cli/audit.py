@@ -143,6 +143,7 @@ def audit(
     from lpgcn.data.features import sized
     from lpgcn.privacy.audit import PARTIES
     from lpgcn.privacy.audit import audit as measured
+    from lpgcn.privacy.deployment import Plans
     from lpgcn.report.audits import plot_trade_offs
     from lpgcn.report.picture import check_place
 
@@ -155,6 +156,7 @@ def audit(
     base = sized(base, split)
     people = _people(split, attributes)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
+    plans = Plans()
     found: list[Audited] = []
     tables: list[AuditTable] = []
     for config in _settings(base, suites, models, alphas, draws):
@@ -162,7 +164,7 @@ def audit(
         what += "" if config.virtual_items == "0" else f", {config.virtual_draw}"
         one = measured(
             split, config, steps=steps, epochs=epochs, parties=parties or PARTIES, people=people,
-            tell=partial(_tell, what),
+            plans=plans, tell=partial(_tell, what),
         )  # fmt: skip
         found.append(one)
         tables.append(_table(one, what))

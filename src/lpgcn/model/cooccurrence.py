@@ -5,7 +5,7 @@ itself among them. A draw of virtual items goes in walks: a walk begins at any i
 steps goes from there to a companion and back, so that the items of a walk go together as those of
 one person do:
 
-    start_w uniform over all items,   item_j ~ c(start_w, i) / Σ_i c(start_w, i),   w = j div 64
+    start_w uniform over all items,   item_j ~ c(start_w, i) / Σ_i c(start_w, i),   w = j div 512
 
 A walk that goes on from companion to companion, or begins at popular items, drifts to the most
 popular ones, where an attacker finds it; measured in docs/RESULTS.md.
@@ -29,9 +29,9 @@ from lpgcn.random import Purpose, uniform
 
 Float64 = npt.NDArray[np.float64]
 
-COMPANIONS: Final = 200
+COMPANIONS: Final = 150
 """Kept for each item."""
-STEPS: Final = 64
+STEPS: Final = 512
 """Draws of one walk."""
 _ARRAYS: Final = ("offsets", "companions", "counts")
 

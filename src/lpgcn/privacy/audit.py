@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from lpgcn.data import Split
 from lpgcn.model.sampling import places, renumbered
 from lpgcn.privacy import coalition_audit, owner_audit, server_audit, trained
 from lpgcn.privacy.attacks import token_graph
-from lpgcn.privacy.deployment import Deployment, Seeds, Tell, deploy
+from lpgcn.privacy.deployment import Deployment, Plans, Seeds, Tell, deploy
 from lpgcn.privacy.table import Line
 from lpgcn.privacy.views import Adversary, view_of
 from lpgcn.random import Purpose, permutation
@@ -53,6 +54,7 @@ def audit(
     parties: Sequence[Party] = PARTIES,
     people: Mapping[str, Mapping[str, str]] | None = None,
     seed: int = 0,
+    plans: Plans | None = None,
     tell: Tell = lambda _: None,
 ) -> Audited:
     """With `steps` 0 no federation is run, and the server has the token graph only. With `epochs` a
@@ -60,7 +62,7 @@ def audit(
     people, found = people or {}, list[Line]()
     recall = bytes_per_step = None
     if steps:
-        deployment = deploy(split, config, steps, seed=seed, tell=tell)
+        deployment = deploy(split, config, steps, seed=seed, plans=plans, tell=tell)
         bytes_per_step = deployment.bytes_per_step
         case = _Case.of(deployment)
     else:
@@ -118,12 +120,18 @@ class _Case:
         drawn = config.changed(seed=Seeds.drawn(seed, 0).clients)
         return cls(split, Sampler(split.train, drawn), None)
 
+    @cached_property
     def _scores(self) -> dict[str, token_graph.Float64]:
+        """None where there is nothing to tell apart."""
+        if len(self.lists.values) == len(self.real.values):
+            return {}
         return token_graph.all_scores(self.lists, self._split.n_items)
 
     def server_alone(self) -> Iterator[Line]:
         n_items, popularity = self._split.n_items, self._popularity
-        yield from server_audit.from_tokens(self.lists, self.real, n_items, popularity)
+        yield from server_audit.from_tokens(
+            self.lists, self.real, n_items, popularity, self._scores
+        )
         yield from server_audit.by_popularity(
             self.lists, self.real, self._catalogue, self._split.train
         )
@@ -141,22 +149,21 @@ class _Case:
                 tell(f"attacks of the {one.name}")
                 yield from owner_audit.lines(self.deployment, one, people)
         if "coalition" in parties:
-            scores = self._scores()
             for one in adversaries(self.deployment):
                 if one.server and one.clients:
                     tell(f"attacks of {one.name}")
-                    yield from coalition_audit.lines(self.deployment, one, self.lists, scores)
+                    yield from coalition_audit.lines(self.deployment, one, self.lists, self._scores)
 
     def with_final_vectors(self, model: trained.Model) -> Iterator[Line]:
         return trained.about_lists(
-            self.lists, self.real, self._scores(), model.vectors, self._catalogue,
+            self.lists, self.real, self._scores, model.vectors, self._catalogue,
             self._popularity,
         )  # fmt: skip
 
 
 def adversaries(deployment: Deployment) -> list[Adversary]:
     """Owners by load, an ordinary client, and the server with 1, 1 % and 10 % of the clients at
-    random, or with its heaviest owner."""
+    random, with its heaviest owner, or with 1 % of the clients that are the heaviest owners."""
     topology = deployment.record.topology
     assert topology is not None
     n_clients = topology.n_clients
@@ -175,4 +182,6 @@ def adversaries(deployment: Deployment) -> list[Adversary]:
         some = tuple(shuffled[: max(1, round(share * n_clients))].tolist())
         found.append(Adversary(f"server + {share:.0%} of clients", server=True, clients=some))
     found.append(Adversary("server + heaviest owner", server=True, clients=(int(owners[0]),)))
+    most = tuple(owners[: max(1, round(SHARES[0] * n_clients))].tolist())
+    found.append(Adversary(f"server + {SHARES[0]:.0%}, owners", server=True, clients=most))
     return found

@@ -31,13 +31,15 @@ def lines(
 ) -> Iterator[Line]:
     """Before any step, after the steps, after the validation; over users that do not collude. Of
     all scores and their combination the strongest is told, chosen with hindsight: no coalition
-    looks weaker than a part of it for a bad choice of its own."""
+    looks weaker than a part of it for a bad choice of its own. The note has what the token graph
+    alone gives about the same users, without a label: the rest is what the clients bring."""
     view = view_of(deployment, adversary)
     truth = is_real(lists, deployment.real, view.n_items)
     if truth.all():
         return
     bits = known_bits(view, lists)
     others = np.setdiff1d(np.arange(len(lists)), adversary.clients)
+    alone = max(_mean_auc(Guess(lists, score, truth).only(others)) for score in scores.values())
     moments = {
         "names and bits": view.before(0),
         "a step's negatives": view.before(deployment.validated),
@@ -60,11 +62,15 @@ def lines(
             name: Guess(lists, certain(score, bits), truth).only(others)
             for name, score in {**found, "combination": weighed(lists, found, bits)}.items()
         }
-        strongest = max(guesses, key=lambda name: float(np.nanmean(user_auc(guesses[name]))))
+        strongest = max(guesses, key=lambda name: _mean_auc(guesses[name]))
         yield line_of(
             adversary.name, moment, BITS, guesses[strongest], deployment.popularity,
-            note=f"strongest: {strongest}",
+            note=f"strongest: {strongest}; the token graph alone {alone:.3f}",
         )  # fmt: skip
+
+
+def _mean_auc(guess: Guess) -> float:
+    return float(np.nanmean(user_auc(guess)))
 
 
 def known_bits(view: View, lists: Ragged) -> Int64:

@@ -41,17 +41,31 @@ def walk(offsets, values, item_offsets, users, weight, at_offsets, at_values, ou
 
 
 @_compiled
-def descended(gram, products, sweeps):
-    found, gradient = np.zeros(len(gram)), -products
-    for _ in range(sweeps):
+def _dot(first, second):
+    total = 0.0
+    for one in range(len(first)):
+        total += first[one] * second[one]
+    return total
+
+
+@_compiled
+def descended(dictionary, target, ridge, sweeps, between):
+    found, rest = np.zeros(len(dictionary)), -target
+    curvature = np.empty(len(dictionary))
+    for one in range(len(dictionary)):
+        curvature[one] = _dot(dictionary[one], dictionary[one]) + ridge
+    for sweep in range(sweeps):
+        everywhere = sweep % between == 0
         largest = 0.0
-        for one in range(len(gram)):
-            better = max(0.0, found[one] - gradient[one] / gram[one, one])
-            change = better - found[one]
+        for one in range(len(dictionary)):
+            if not everywhere and found[one] == 0.0:
+                continue
+            slope = _dot(dictionary[one], rest) + ridge * found[one]
+            change = max(0.0, found[one] - slope / curvature[one]) - found[one]
             if change != 0.0:
-                gradient += change * gram[one]
-                found[one] = better
+                rest += change * dictionary[one]
+                found[one] += change
                 largest = max(largest, abs(change))
-        if largest <= 1e-9 * found.max():
+        if everywhere and largest <= 1e-9 * found.max():
             break
     return found

@@ -19,14 +19,15 @@ from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import catalogue, places
+from lpgcn.plan import Plan, TokenGraph
 from lpgcn.privacy.record import Record
 from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.server.server import Line
+from lpgcn.protocol.server.server import Line, Planner
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, words
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.one_process import Calls, OneProcess, profiles, public_features
-from lpgcn.runtime.planning import planner_for
+from lpgcn.runtime.planning import plan_options, planner_for
 
 Tell = Callable[[str], None]
 
@@ -74,8 +75,34 @@ class Deployment:
         return self.split.train.item_degrees[self.catalogue]
 
 
+class Plans:
+    """Plans that were made: settings that differ in suite or model only have the same token graph,
+    and a plan takes longer than a step."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Plan] = {}
+
+    def planner(self, split: Split, config: Config) -> Planner:
+        make, options = planner_for(split, config), plan_options(split, config)
+
+        def plan(graph: TokenGraph) -> Plan:
+            listed = graph.listed
+            key = (listed.offsets.tobytes(), listed.values.tobytes(), repr(options), config.seed)
+            if key not in self._known:
+                self._known[key] = make(graph)
+            return self._known[key]
+
+        return plan
+
+
 def deploy(
-    split: Split, config: Config, steps: int, *, seed: int = 0, tell: Tell = lambda _: None
+    split: Split,
+    config: Config,
+    steps: int,
+    *,
+    seed: int = 0,
+    plans: Plans | None = None,
+    tell: Tell = lambda _: None,
 ) -> Deployment:
     """Initialisation, some steps, a validation, and one step more."""
     seeds = Seeds.drawn(seed, split.n_users)
@@ -87,8 +114,8 @@ def deploy(
     }
     host = OneProcess(clients, record.witness, item_features=public_features(split))
     federation = Federation(
-        config, np.arange(split.n_users), split.n_items, planner_for(split, config),
-        Line(Calls(host), record.witness), InMemory(),
+        config, np.arange(split.n_users), split.n_items,
+        (plans or Plans()).planner(split, config), Line(Calls(host), record.witness), InMemory(),
     )  # fmt: skip
     tell("initialisation")
     federation.begin()

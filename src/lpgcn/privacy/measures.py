@@ -7,6 +7,7 @@ count half, so that an attack that knows nothing is at 0.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -35,16 +36,19 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         known = per_user[~np.isnan(per_user)]
         if not len(known):
             return None
-        means = [
-            float(
-                known[
-                    integers(seed, Purpose.BOOTSTRAP, np.arange(len(known)), len(known), n)
-                ].mean()
-            )
-            for n in range(RESAMPLES)
-        ]
+        means = [float(known[chosen].mean()) for chosen in _resamples(seed, len(known))]
         low, high = np.quantile(means, (0.025, 0.975))
         return cls(value=float(known.mean()), low=float(low), high=float(high))
+
+
+@lru_cache(maxsize=2)
+def _resamples(seed: int, size: int) -> npt.NDArray[np.int32]:
+    """Users of each resample, a row each; kept, for all attacks on the same users have the same."""
+    rows = [
+        integers(seed, Purpose.BOOTSTRAP, np.arange(size), size, number).astype(np.int32)
+        for number in range(RESAMPLES)
+    ]
+    return np.stack(rows)
 
 
 @dataclass(frozen=True, eq=False)

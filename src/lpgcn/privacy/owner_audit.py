@@ -25,7 +25,7 @@ from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, permutation
 
-MOST_USERS: Final = 60
+MOST_USERS: Final = 40
 """Neighbours that a linear programme over all items is solved for."""
 ELSEWHERE: Final = "items of others"
 

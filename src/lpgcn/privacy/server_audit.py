@@ -40,7 +40,11 @@ def is_real(lists: Ragged, real: Ragged, n_items: int) -> Bits:
 
 
 def from_tokens(
-    lists: Ragged, real: Ragged, n_items: int, popularity: npt.NDArray[np.number]
+    lists: Ragged,
+    real: Ragged,
+    n_items: int,
+    popularity: npt.NDArray[np.number],
+    scores: dict[str, token_graph.Float64],
 ) -> Iterator[Line]:
     """Real or virtual by the five scores and their combination, over users without a label; without
     virtual items there is nothing to tell apart."""
@@ -53,7 +57,6 @@ def from_tokens(
         return
     labelled = some_users(len(lists), LABELLED)
     others = np.setdiff1d(np.arange(len(lists)), labelled)
-    scores = token_graph.all_scores(lists, n_items)
     both = token_graph.combined(lists, scores, truth, labelled)
     for name, score in {**scores, f"combined, {LABELLED:.0%} labelled": both}.items():
         guess = Guess(lists, score, truth).only(others)
