@@ -11,7 +11,7 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import VirtualItems, union, virtual_items
-from lpgcn.privacy import server_audit
+from lpgcn.privacy import coalition_audit, server_audit
 from lpgcn.privacy.attacks import (
     after_validation,
     attributes,
@@ -25,6 +25,7 @@ from lpgcn.privacy.attacks import (
     token_graph,
     wishes,
 )
+from lpgcn.privacy.audit import adversaries, audit
 from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.measures import Guess, user_auc
 from lpgcn.privacy.solvers import least_squares, non_negative, sparsest
@@ -144,24 +145,69 @@ def test_the_server_solves_for_the_bits_in_the_clear(
     assert linear_bits.scores(view_of(sealed, SERVER), lists, np.arange(len(lists))) is None
 
 
-@pytest.mark.parametrize("kind", [Kind.WISH, Kind.USER_FINAL, Kind.ITEM_FINAL])
-def test_a_suite_that_leaves_one_kind_of_row_clear_is_found_out(
+FINDS = {
+    Kind.WISH: {"wishes"},
+    Kind.USER_FINAL: set[str](),
+    Kind.ITEM_FINAL: {"likeness of final vectors"},
+}
+"""What attacks of the server make of one kind of row, besides reading it."""
+
+
+@pytest.mark.parametrize("kind", FINDS)
+def test_the_audit_finds_a_suite_out_that_leaves_one_kind_of_row_clear(
     split_with_tastes: Split, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    """A deliberately broken suite: what leaks is in the server's view, and only that."""
-    from lpgcn.privacy.deployment import deploy
-
+    """A deliberately broken suite: the server's lines name what leaks, and nothing else."""
     sealed = SUITES["sealed"]
-    broken = Suite(sealed.owner_push, {**sealed.keys, kind: Key.CLEAR})
-    monkeypatch.setitem(SUITES, "sealed", broken)
     config = Config(
         model="lightgcn", dim=4, layers=2, batch_size=48, virtual_items="1.0x", planner="greedy"
     )
-    view = view_of(deploy(split_with_tastes, config, 1), SERVER)
-    leaked = {one for one in Kind if any(True for _ in view.seen(one))}
-    assert leaked == {kind}
-    if kind is Kind.WISH:
-        assert len(wishes.read(view))
+
+    def found() -> tuple[set[str], set[str]]:
+        lines = audit(split_with_tastes, config, steps=1, parties=["server"]).lines
+        clear = {line.about for line in lines if line.attack == "rows in the clear"}
+        attacks = {line.attack for line in lines} - {"rows in the clear"}
+        return clear, {one for one in attacks if not one.startswith(("token graph", "matching"))}
+
+    assert found() == (set(), set())
+    broken = Suite(sealed.owner_push, {**sealed.keys, kind: Key.CLEAR})
+    monkeypatch.setitem(SUITES, "sealed", broken)
+    assert found() == ({kind.name}, FINDS[kind])
+
+
+# Coalitions.
+
+
+def test_known_bits_are_the_truth_about_what_members_list_or_own(
+    deployment_of: Make, heaviest: Make
+) -> None:
+    deployment = deployment_of("sealed")
+    topology = deployment.record.topology
+    owner = heaviest(deployment)
+    lists, real = lists_and_truth(deployment)
+    both = Adversary("both", server=True, clients=(owner,))
+    bits = coalition_audit.known_bits(view_of(deployment, both), lists)
+    expected = (lists.rows == owner) | (topology.owner[lists.values] == owner)
+    assert np.array_equal(bits >= 0, expected)
+    assert np.array_equal(bits[expected] == 1, real[expected])
+
+
+@pytest.mark.parametrize("suite", ["sealed", "paper"])
+def test_no_coalition_is_weaker_than_the_server_alone(deployment_of: Make, suite: str) -> None:
+    """And with an owner it is stronger, in suite `sealed`; in `paper` nothing is left to find."""
+    deployment = deployment_of(suite)
+    lists, real = lists_and_truth(deployment)
+    scores = token_graph.all_scores(lists, deployment.split.n_items)
+    alone = max(auc(lists, score, real) for score in scores.values())
+    solved = linear_bits.scores(view_of(deployment, SERVER), lists, np.arange(len(lists)))
+    last = {
+        one.name: list(coalition_audit.lines(deployment, one, lists, scores, solved))[-1].auc.value
+        for one in adversaries(deployment)
+        if one.server
+    }
+    assert len(last) == 5
+    assert all(value > alone - 0.03 for value in last.values())
+    assert last["server + heaviest owner"] > (0.97 if suite == "paper" else alone + 0.02)
 
 
 # Final vectors.

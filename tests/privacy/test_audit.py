@@ -12,8 +12,10 @@ from click.testing import CliRunner
 from lpgcn.cli import main
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.plan import TokenGraph
 from lpgcn.privacy.audit import adversaries, audit
-from lpgcn.privacy.deployment import Seeds
+from lpgcn.privacy.costs import Made
+from lpgcn.privacy.deployment import Seeds, deploy
 from lpgcn.privacy.server_audit import BITS
 
 SMALL = Config(
@@ -71,7 +73,7 @@ def test_the_command_prints_one_object_and_draws(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in sorted(set(pairs))))
     asked = ["audit", "--train", str(path), "--steps", "1", "--epochs", "1", "--dim", "4"]
-    asked += ["--layers", "2", "--batch-size", "24", "--planner", "greedy", "--json"]
+    asked += ["--layers", "2", "--batch-size", "24", "--planners", "greedy", "--json"]
     asked += ["--virtual-items", "0", "--virtual-items", "5", "--plot", str(tmp_path / "audit.png")]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
@@ -82,3 +84,44 @@ def test_the_command_prints_one_object_and_draws(tmp_path: Path) -> None:
     assert "attack" in shown.stdout
     again = CliRunner().invoke(main, asked)
     assert again.exit_code == 2
+
+
+def test_of_a_run_its_own_settings_are_audited_and_flags_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"{user},{(user * user + 3 * item) % 40}" for user in range(24) for item in range(12)]
+    path.write_text("user_id,item_id\n" + "\n".join(dict.fromkeys(rows)) + "\n")
+    run = ["train", "--train", str(path), "--model", "lightgcn+", "--virtual-items", "4"]
+    run += ["--virtual-draw", "uniform", "--suite", "paper", "--planner", "cover", "--dim", "4"]
+    done = CliRunner().invoke(main, [*run, "--epochs", "1", "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    asked = ["audit", str(tmp_path / "run"), "--steps", "0", "--epochs", "1", "--json"]
+
+    def found(*more: str) -> list[tuple[str, ...]]:
+        done = CliRunner().invoke(main, [*asked, *more])
+        assert done.exit_code == 0, done.output
+        names = ("suite", "model", "virtual_items", "virtual_draw", "planner")
+        return [tuple(one[name] for name in names) for one in json.loads(done.stdout)["audited"]]
+
+    assert found() == [("paper", "lightgcn+", "4", "uniform", "cover")]
+    page = tmp_path / "page.html"
+    both = found("--planners", "greedy", "--planners", "cover", "--report", str(page))
+    assert both == [("paper", "lightgcn+", "4", "uniform", one) for one in ("greedy", "cover")]
+    assert "Audit: paper" in page.read_text()
+
+
+def test_settings_share_plans_and_models_and_have_their_own_bytes(split_with_tastes: Split) -> None:
+    made = Made(split_with_tastes)
+    sealed, paper = SMALL, SMALL.changed(suite="paper", planner="cover")
+    assert made.model(sealed, 1) is made.model(paper, 1)
+    assert made.model(sealed, 1) is not made.model(sealed, 2)
+    graph = TokenGraph(split_with_tastes.train.by_user, split_with_tastes.n_items)
+    assert made.planner(sealed)(graph) is made.planner(SMALL.changed(suite="paper"))(graph)
+    assert made.planner(sealed)(graph) is not made.planner(paper)(graph)
+    assert made.bytes_per_step(sealed) != made.bytes_per_step(sealed.changed(virtual_items="0"))
+
+
+def test_bytes_without_a_federation_are_those_of_one(split_with_tastes: Split) -> None:
+    """Lists and batches are drawn from other seeds there, so they are alike and not the same."""
+    config = SMALL.changed(virtual_items="5")
+    found = Made(split_with_tastes).bytes_per_step(config)
+    assert np.isclose(found, deploy(split_with_tastes, config, 2).bytes_per_step, rtol=0.1)

@@ -50,7 +50,7 @@ class Watched:
         server.step(0, 0, 0.01)
         server.measure("valid")
         self.deployment = Deployment(
-            split, config, self.record, np.arange(split.n_items), {}, 0, 0.0
+            split, config, self.record, np.arange(split.n_items), {}, 0, 0.0, 0.0
         )
 
     def witness(self, seen: Observation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -18,7 +19,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
-from lpgcn.config import PAPERS_OWN, Config, Suite, VirtualDraw
+from lpgcn.config import PAPERS_OWN, Config, Planner, Suite, VirtualDraw
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ if TYPE_CHECKING:
     from lpgcn.privacy.table import Line
     from lpgcn.report.audits import AuditTable, TradeOff
 
-_SWEPT: Final = {"suite", "model", "virtual_items", "virtual_draw"}
-_MODELS: Final = PAPERS_OWN
+_SWEPT: Final = {
+    "suite": "sealed",
+    "model": PAPERS_OWN[0],
+    "virtual_items": "1.0x",
+    "virtual_draw": "popularity",
+    "planner": "auto",
+}
+"""Settings of which there can be several, and what they are where nobody says."""
 
 
 @click.command(
@@ -39,6 +46,8 @@ Examples:
   lpgcn audit ml-100k --virtual-items 1.0x --draw popularity
   lpgcn audit ml-100k --suites paper --suites sealed --virtual-items 0 --virtual-items 1.0x \\
     --draw uniform --draw popularity --steps 3 --plot audit.png
+  lpgcn audit ml-100k --steps 0 --virtual-items 0 --virtual-items 1.0x --planners partition \\
+    --planners cover --adversaries server --adversaries model --plot trade-off.png
   lpgcn audit gowalla --steps 0 --adversaries server --virtual-items 1.0x
   lpgcn audit runs/mine --steps 3
 
@@ -50,28 +59,37 @@ what it sees before the first step: the token graph.""",
 @config_option
 @click.option(
     "--suites",
+    "suite",
     type=click.Choice(get_args(Suite)),
     multiple=True,
     help="Suites to audit; can be repeated.  [default: sealed]",
 )
 @click.option(
     "--models",
-    type=click.Choice(_MODELS),
+    "model",
+    type=click.Choice(PAPERS_OWN),
     multiple=True,
     help="Models to audit; can be repeated.  [default: lightgcn]",
 )
 @click.option(
     "--virtual-items",
-    "alphas",
+    "virtual_items",
     multiple=True,
     help="Virtual items α a client lists: a count or a ratio; can be repeated.  [default: 1.0x]",
 )
 @click.option(
     "--draw",
-    "draws",
+    "virtual_draw",
     type=click.Choice(get_args(VirtualDraw)),
     multiple=True,
     help="How virtual items are drawn; can be repeated.  [default: popularity]",
+)
+@click.option(
+    "--planners",
+    "planner",
+    type=click.Choice(get_args(Planner)),
+    multiple=True,
+    help="Who computes which item; can be repeated.  [default: auto]",
 )
 @click.option(
     "--adversaries",
@@ -114,10 +132,6 @@ what it sees before the first step: the token graph.""",
 def audit(
     dataset: str | None,
     config_file: Path | None,
-    suites: tuple[str, ...],
-    models: tuple[str, ...],
-    alphas: tuple[str, ...],
-    draws: tuple[str, ...],
     parties: tuple[Any, ...],
     steps: int,
     epochs: int,
@@ -138,12 +152,12 @@ def audit(
     brackets: 95 % of a bootstrap over users; --json has it for all measures.
 
     DATASET is a name of `lpgcn data list`; RUN is the folder of a run, whose data and configuration
-    are taken.
+    are taken; so are those of --config. What is given here comes before both.
     """
     from lpgcn.data.features import sized
     from lpgcn.privacy.audit import PARTIES
     from lpgcn.privacy.audit import audit as measured
-    from lpgcn.privacy.deployment import Plans
+    from lpgcn.privacy.costs import Made
     from lpgcn.report.audits import plot_trade_offs
     from lpgcn.report.picture import check_place
 
@@ -151,20 +165,21 @@ def audit(
         check_place(plot, overwrite=overwrite)
     if page is not None:
         check_report(page, overwrite=overwrite)
+    swept = {name: fields.pop(name) for name in _SWEPT}
     source, base = _asked(dataset, config_file, fields)
+    settings = _settings(base, swept)
     split = source.open()
     base = sized(base, split)
     people = _people(split, attributes)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
-    plans = Plans()
+    made = Made(split)
     found: list[Audited] = []
     tables: list[AuditTable] = []
-    for config in _settings(base, suites, models, alphas, draws):
-        what = f"{config.suite} · {config.model} · α = {config.virtual_items}"
-        what += "" if config.virtual_items == "0" else f", {config.virtual_draw}"
+    for config in settings:
+        what = _said(config, plans_differ=len(swept["planner"]) > 1)
         one = measured(
             split, config, steps=steps, epochs=epochs, parties=parties or PARTIES, people=people,
-            plans=plans, tell=partial(_tell, what),
+            made=made, tell=partial(_tell, what),
         )  # fmt: skip
         found.append(one)
         tables.append(_table(one, what))
@@ -185,6 +200,12 @@ def _tell(what: str, stage: str) -> None:
     say(f"{what}: {stage}")
 
 
+def _said(config: Config, *, plans_differ: bool) -> str:
+    what = f"{config.suite} · {config.model} · α = {config.virtual_items}"
+    what += "" if config.virtual_items == "0" else f", {config.virtual_draw}"
+    return f"{what} · {config.planner}" if plans_differ else what
+
+
 def _asked(
     dataset: str | None, config_file: Path | None, fields: dict[str, Any]
 ) -> tuple[Source, Config]:
@@ -195,30 +216,22 @@ def _asked(
     if dataset is not None and (Path(dataset) / "config.toml").is_file():
         run = RunFolder(Path(dataset)).describe()
         return run.source, run.config.changed(**wanted)
-    return source_asked(dataset, fields).resolved(), Config().changed(**wanted)
+    return source_asked(dataset, fields).resolved(), Config().changed(**{**_SWEPT, **wanted})
 
 
-def _settings(
-    base: Config,
-    suites: tuple[str, ...],
-    models: tuple[str, ...],
-    alphas: tuple[str, ...],
-    draws: tuple[str, ...],
-) -> list[Config]:
+def _settings(base: Config, swept: dict[str, tuple[str, ...]]) -> list[Config]:
     """Every combination; without virtual items there is one draw."""
     found: dict[tuple[str, ...], Config] = {}
-    for suite in suites or ("sealed",):
-        for model in models or PAPERS_OWN[:1]:
-            for alpha in alphas or ("1.0x",):
-                for draw in draws or ("popularity",):
-                    key = suite, model, alpha, "" if alpha == "0" else draw
-                    found.setdefault(
-                        key,
-                        base.changed(
-                            mode="federated", suite=suite, model=model, virtual_items=alpha,
-                            virtual_draw=draw if alpha != "0" else "uniform",
-                        ),
-                    )  # fmt: skip
+    for values in product(*(given or (getattr(base, name),) for name, given in swept.items())):
+        chosen = dict(zip(swept, values, strict=True))
+        if chosen["virtual_items"] == "0":
+            chosen["virtual_draw"] = "uniform"
+        if chosen["model"] not in PAPERS_OWN:
+            raise click.UsageError(
+                f"found the model {chosen['model']}, expected one of {', '.join(PAPERS_OWN)}: "
+                "attacks on others are not written; choose with --models"
+            )
+        found[tuple(chosen.values())] = base.changed(mode="federated", **chosen)
     return list(found.values())
 
 
@@ -246,6 +259,8 @@ def _table(found: Audited, what: str) -> AuditTable:
     costs = [f"{found.listed_per_item:.2f} items are listed for each real one"]
     if found.bytes_per_step is not None:
         costs.append(f"a mean client sends and receives {size(found.bytes_per_step)} a step")
+    if found.seconds_per_step is not None:
+        costs.append(f"all parties together took {found.seconds_per_step:.1f} s of a processor")
     if found.recall is not None:
         costs.append(f"Recall@20 on the validation part is {found.recall:.4f}")
     notes = [f"{one.adversary}, {one.attack}, {one.about}: {one.note}."
@@ -288,9 +303,14 @@ def _trade_off(found: Audited) -> TradeOff:
     for line in found.lines:
         if line.about == BITS and line.auc is not None:
             attacks[line.adversary] = max(line.auc.value, attacks.get(line.adversary, 0.0))
-    series = [found.suite, found.model, found.virtual_draw, found.list_sizes, found.planner]
     return TradeOff(
-        ", ".join(series), found.listed_per_item, attacks, found.recall, found.bytes_per_step
+        setting=(found.suite, found.model, found.list_sizes),
+        draw=None if found.virtual_items == "0" else found.virtual_draw,
+        planner=found.planner,
+        listed_per_item=found.listed_per_item,
+        attacks=attacks,
+        recall=found.recall,
+        bytes_per_step=found.bytes_per_step,
     )
 
 

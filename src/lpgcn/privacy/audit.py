@@ -13,10 +13,11 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import places, renumbered
 from lpgcn.privacy import coalition_audit, owner_audit, server_audit, trained
-from lpgcn.privacy.attacks import token_graph
-from lpgcn.privacy.deployment import Deployment, Plans, Seeds, Tell, deploy
+from lpgcn.privacy.attacks import linear_bits, token_graph
+from lpgcn.privacy.costs import Made, Model
+from lpgcn.privacy.deployment import Deployment, Seeds, Tell, deploy
 from lpgcn.privacy.table import Line
-from lpgcn.privacy.views import Adversary, view_of
+from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.random import Purpose, permutation
 from lpgcn.runtime.engines.sampler import Sampler
 
@@ -39,7 +40,9 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     listed_per_item: float
     """Listed items for each real one."""
     bytes_per_step: float | None
-    """Of a mean client, up and down; absent if no federation was run."""
+    """Of a mean client, up and down; absent if no federation was run and no model trained."""
+    seconds_per_step: float | None
+    """Of a processor, for all parties together; absent if no federation was run."""
     recall: float | None
     """Recall@20 on the validation part after training, if a model was trained."""
     lines: list[Line]
@@ -54,16 +57,17 @@ def audit(
     parties: Sequence[Party] = PARTIES,
     people: Mapping[str, Mapping[str, str]] | None = None,
     seed: int = 0,
-    plans: Plans | None = None,
+    made: Made | None = None,
     tell: Tell = lambda _: None,
 ) -> Audited:
     """With `steps` 0 no federation is run, and the server has the token graph only. With `epochs` a
     model is trained, which is what predictions give away."""
-    people, found = people or {}, list[Line]()
-    recall = bytes_per_step = None
+    people, found, made = people or {}, list[Line](), made or Made(split)
+    recall = bytes_per_step = seconds_per_step = None
     if steps:
-        deployment = deploy(split, config, steps, seed=seed, plans=plans, tell=tell)
+        deployment = deploy(split, config, steps, seed=seed, made=made, tell=tell)
         bytes_per_step = deployment.bytes_per_step
+        seconds_per_step = deployment.seconds_per_step
         case = _Case.of(deployment)
     else:
         case = _Case.without_federation(split, config, seed)
@@ -74,8 +78,9 @@ def audit(
         found += case.watched(parties, people, tell)
     if "model" in parties and epochs:
         tell(f"training for {epochs} epochs")
-        model = trained.trained(split, config, epochs)
+        model = made.model(config, epochs)
         recall = model.recall
+        bytes_per_step = bytes_per_step or made.bytes_per_step(config)
         found += trained.lines(split, model.vectors, people)
         found += case.with_final_vectors(model)
     return Audited(
@@ -88,6 +93,7 @@ def audit(
         steps=steps,
         listed_per_item=len(case.lists.values) / len(case.real.values),
         bytes_per_step=bytes_per_step,
+        seconds_per_step=seconds_per_step,
         recall=recall,
         lines=found,
     )
@@ -120,12 +126,29 @@ class _Case:
         drawn = config.changed(seed=Seeds.drawn(seed, 0).clients)
         return cls(split, Sampler(split.train, drawn), None)
 
+    @property
+    def _all_real(self) -> bool:
+        return len(self.lists.values) == len(self.real.values)
+
     @cached_property
     def _scores(self) -> dict[str, token_graph.Float64]:
         """None where there is nothing to tell apart."""
-        if len(self.lists.values) == len(self.real.values):
+        if self._all_real:
             return {}
         return token_graph.all_scores(self.lists, self._split.n_items)
+
+    @cached_property
+    def _servers_view(self) -> View:
+        assert self.deployment is not None
+        return view_of(self.deployment, Adversary(server_audit.NAME, server=True))
+
+    @cached_property
+    def _solved(self) -> token_graph.Float64 | None:
+        """The bits, as far as the server alone solves for them."""
+        if self._all_real:
+            return None
+        everybody = np.arange(len(self.lists))
+        return linear_bits.scores(self._servers_view, self.lists, everybody)
 
     def server_alone(self) -> Iterator[Line]:
         n_items, popularity = self._split.n_items, self._popularity
@@ -136,8 +159,9 @@ class _Case:
             self.lists, self.real, self._catalogue, self._split.train
         )
         if self.deployment is not None:
-            view = view_of(self.deployment, Adversary(server_audit.NAME, server=True))
-            yield from server_audit.from_clear_rows(view, self.lists, self.real, popularity)
+            yield from server_audit.from_clear_rows(
+                self._servers_view, self.lists, self.real, popularity, self._solved
+            )
 
     def watched(
         self, parties: Sequence[Party], people: Mapping[str, Mapping[str, str]], tell: Tell
@@ -152,9 +176,11 @@ class _Case:
             for one in adversaries(self.deployment):
                 if one.server and one.clients:
                     tell(f"attacks of {one.name}")
-                    yield from coalition_audit.lines(self.deployment, one, self.lists, self._scores)
+                    yield from coalition_audit.lines(
+                        self.deployment, one, self.lists, self._scores, self._solved
+                    )
 
-    def with_final_vectors(self, model: trained.Model) -> Iterator[Line]:
+    def with_final_vectors(self, model: Model) -> Iterator[Line]:
         return trained.about_lists(
             self.lists, self.real, self._scores, model.vectors, self._catalogue,
             self._popularity,

@@ -28,10 +28,12 @@ def lines(
     adversary: Adversary,
     lists: Ragged,
     scores: dict[str, Float64],
+    solved: Float64 | None,
 ) -> Iterator[Line]:
     """Before any step, after the steps, after the validation; over users that do not collude. Of
     all scores and their combination the strongest is told, chosen with hindsight: no coalition
-    looks weaker than a part of it for a bad choice of its own. The note has what the token graph
+    looks weaker than a part of it for a bad choice of its own; so `solved`, the bits that the
+    server alone solved for, is among them in the end. The note has what the token graph
     alone gives about the same users, without a label: the rest is what the clients bring."""
     view = view_of(deployment, adversary)
     truth = is_real(lists, deployment.real, view.n_items)
@@ -46,18 +48,12 @@ def lines(
         "a validation's final vectors": view,
     }
     for moment, at in moments.items():
-        found = dict(scores)
         finals = final_vectors.latest(at)
         if finals is None and moment != "names and bits":
             continue
-        if finals is not None:
-            found["likeness"] = final_vectors.likeness(lists, finals)
-            last = max(block.sent.pass_number for block, _ in at.blocks)
-            pushed = means_of_finals.summed_pushes(at, min(last, deployment.validated))
-            if pushed:
-                found["means"] = means_of_finals.solved(
-                    pushed, finals, lists, np.arange(len(lists))
-                )
+        found = {**scores, **_from_vectors(at, finals, lists, deployment.validated)}
+        if at is view and solved is not None:
+            found["linear"] = solved
         guesses = {
             name: Guess(lists, certain(score, bits), truth).only(others)
             for name, score in {**found, "combination": weighed(lists, found, bits)}.items()
@@ -67,6 +63,21 @@ def lines(
             adversary.name, moment, BITS, guesses[strongest], deployment.popularity,
             note=f"strongest: {strongest}; the token graph alone {alone:.3f}",
         )  # fmt: skip
+
+
+def _from_vectors(
+    view: View, finals: Float64 | None, lists: Ragged, validated: int
+) -> dict[str, Float64]:
+    """What final vectors say, alone and together with what users pushed."""
+    if finals is None:
+        return {}
+    found = {"likeness": final_vectors.likeness(lists, finals)}
+    last = max(block.sent.pass_number for block, _ in view.blocks)
+    pushed = means_of_finals.summed_pushes(view, min(last, validated))
+    if pushed:
+        everybody = np.arange(len(lists))
+        found["means"] = means_of_finals.solved(pushed, finals, lists, everybody)
+    return found
 
 
 def _mean_auc(guess: Guess) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from time import process_time
 
 import msgspec
 import numpy as np
@@ -19,15 +20,14 @@ from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import catalogue, places
-from lpgcn.plan import Plan, TokenGraph
+from lpgcn.privacy.costs import Made
 from lpgcn.privacy.record import Record
 from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.server.server import Line, Planner
+from lpgcn.protocol.server.server import Line
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, words
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.one_process import Calls, OneProcess, profiles, public_features
-from lpgcn.runtime.planning import plan_options, planner_for
 
 Tell = Callable[[str], None]
 
@@ -62,6 +62,8 @@ class Deployment:
     """The pass in which everybody was given the final vectors of all items."""
     bytes_per_step: float
     """Of a mean client, up and down."""
+    seconds_per_step: float
+    """Of a processor, for all parties together, while somebody watches."""
 
     @cached_property
     def real(self) -> Ragged:
@@ -75,33 +77,13 @@ class Deployment:
         return self.split.train.item_degrees[self.catalogue]
 
 
-class Plans:
-    """Plans that were made: settings that differ in suite or model only have the same token graph,
-    and a plan takes longer than a step."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], Plan] = {}
-
-    def planner(self, split: Split, config: Config) -> Planner:
-        make, options = planner_for(split, config), plan_options(split, config)
-
-        def plan(graph: TokenGraph) -> Plan:
-            listed = graph.listed
-            key = (listed.offsets.tobytes(), listed.values.tobytes(), repr(options), config.seed)
-            if key not in self._known:
-                self._known[key] = make(graph)
-            return self._known[key]
-
-        return plan
-
-
 def deploy(
     split: Split,
     config: Config,
     steps: int,
     *,
     seed: int = 0,
-    plans: Plans | None = None,
+    made: Made | None = None,
     tell: Tell = lambda _: None,
 ) -> Deployment:
     """Initialisation, some steps, a validation, and one step more."""
@@ -115,23 +97,25 @@ def deploy(
     host = OneProcess(clients, record.witness, item_features=public_features(split))
     federation = Federation(
         config, np.arange(split.n_users), split.n_items,
-        (plans or Plans()).planner(split, config), Line(Calls(host), record.witness), InMemory(),
+        (made or Made(split)).planner(config), Line(Calls(host), record.witness), InMemory(),
     )  # fmt: skip
     tell("initialisation")
     federation.begin()
     record.topology = federation.server.topology
     order = catalogue(seeds.clients, split.n_items)
-    initial = _item_tables(host, order)
+    initial, seconds = _item_tables(host, order), 0.0
     for done in range(steps + 1):
         if done == steps:
             tell("validation")
             federation.measure("valid")
             validated = record.last_pass
         tell(f"step {done + 1} of {steps + 1}")
+        began = process_time()
         federation.step(*divmod(done, federation.steps_per_epoch), config.lr)
+        seconds += process_time() - began
     traffic = federation.traffic()
     both = traffic.up_per_step + traffic.down_per_step
-    return Deployment(split, config, record, order, initial, validated, both)
+    return Deployment(split, config, record, order, initial, validated, both, seconds / (steps + 1))
 
 
 def _with_seeds(profile: bytes, shared: int, private: int) -> bytes:

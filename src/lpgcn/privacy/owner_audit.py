@@ -21,7 +21,7 @@ from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.measures import Measured
 from lpgcn.privacy.table import Line, guess_of, line_of
 from lpgcn.privacy.views import Adversary, View, view_of
-from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
+from lpgcn.protocol.suite import SUITES, OwnerPush
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, permutation
 
@@ -167,12 +167,10 @@ class _About:
     def by_score(self, people: Mapping[str, Mapping[str, str]]) -> Iterator[Line]:
         """With e_u of neighbours that were in a batch, and final vectors."""
         deployment, view = self._deployment, self._view
-        finals, latest = final_vectors.latest(view), dict[int, np.ndarray]()
-        for _, handles, vectors in view.vectors(Kind.USER_FINAL):
-            latest.update(zip(handles.tolist(), vectors, strict=True))
-        if not latest or finals is None:
+        finals, (handles, vectors) = final_vectors.latest(view), membership.latest_users(view)
+        if not len(handles) or finals is None:
             return
-        users, vectors = self._users[list(latest)], np.array(list(latest.values()))
+        users = self._users[handles]
         guess = membership.against_alike(
             users, vectors, np.nan_to_num(finals), deployment.real, deployment.popularity
         )

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from lpgcn.data import Interactions
 from lpgcn.model.sampling import contains, listing_keys
-from lpgcn.privacy.attacks import linear_bits, token_graph, wishes
+from lpgcn.privacy.attacks import final_vectors, membership, token_graph, wishes
 from lpgcn.privacy.attacks.popularity_matching import named, share_named
 from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.privacy.views import View
+from lpgcn.protocol.suite import Kind
 from lpgcn.ragged import Bits, Int64, Ragged
 from lpgcn.random import Purpose, permutation
 
@@ -80,23 +81,46 @@ def by_popularity(lists: Ragged, real: Ragged, truth: Int64, train: Interactions
         )  # fmt: skip
 
 
+def clear_rows(view: View) -> Iterator[Line]:
+    """Every kind of row that can be read at all: in suite `sealed` there is none, and a suite that
+    forgets one is found out here whatever attacks make of it."""
+    for kind in Kind:
+        rows = sum(len(seen.rows) for seen in view.seen(kind))
+        if rows:
+            yield Line(
+                adversary=view.adversary.name, attack="rows in the clear", about=kind.name,
+                users=len(view.topology.listed) if view.topology else 0, note=f"{rows:,} read",
+            )  # fmt: skip
+
+
 def from_clear_rows(
-    view: View, lists: Ragged, real: Ragged, popularity: npt.NDArray[np.number]
+    view: View,
+    lists: Ragged,
+    real: Ragged,
+    popularity: Int64,
+    solved: token_graph.Float64 | None,
 ) -> Iterator[Line]:
-    """Wishes that can be read, and bits that can be solved for."""
-    found = wishes.read(view)
+    """Wishes that can be read, bits that were solved for, and what final vectors say."""
+    yield from clear_rows(view)
+    name, found = view.adversary.name, wishes.read(view)
     if len(found):
         right = contains(listing_keys(real, view.n_items), found[:, 0] * view.n_items + found[:, 1])
         each = np.bincount(found[right, 0], minlength=len(real)) / np.maximum(real.lengths, 1)
         yield Line(
-            adversary=view.adversary.name, attack="wishes", about="interactions, by place",
+            adversary=name, attack="wishes", about="interactions, by place",
             users=len(real), named=Measured.of(each),
             note=f"{len(found):,} read, {int((~right).sum())} of them wrong",
         )  # fmt: skip
+    finals = final_vectors.latest(view)
     truth = is_real(lists, real, view.n_items)
-    if truth.all():
-        return
-    solved = linear_bits.scores(view, lists, np.arange(len(lists)))
-    if solved is not None:
-        guess = Guess(lists, solved, truth)
-        yield line_of(view.adversary.name, "linear system for the bits", BITS, guess, popularity)
+    if not truth.all():
+        if solved is not None:
+            guess = Guess(lists, solved, truth)
+            yield line_of(name, "linear system for the bits", BITS, guess, popularity)
+        if finals is not None:
+            guess = Guess(lists, final_vectors.likeness(lists, finals), truth)
+            yield line_of(name, "likeness of final vectors", BITS, guess, popularity)
+    users, vectors = membership.latest_users(view)
+    if len(users) and finals is not None:
+        guess = membership.against_alike(users, vectors, np.nan_to_num(finals), real, popularity)
+        yield line_of(name, "membership by score", "training pairs", guess, popularity)

@@ -1,19 +1,13 @@
-"""What a finished model gives away: with its final vectors in the hands of whoever is given them.
-
-Lossless means that a federation ends in the vectors of a centralised run, so these are trained
-centralised, in seconds, or taken from a run.
-"""
+"""What a finished model gives away, with its final vectors in the hands of whoever has them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation.scorers.vectors import Vectors
 from lpgcn.privacy.attacks import attributes, final_vectors, membership
@@ -22,29 +16,9 @@ from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.server_audit import BITS, LABELLED, is_real, some_users
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.ragged import Int64, Ragged
-from lpgcn.runtime.engines.centralized import Centralized
-from lpgcn.runtime.machine import Machine
 
 HOLDER: Final = "anybody with e_u"
 RANKER: Final = "server + 1 client"
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """Final vectors, and how good they are."""
-
-    vectors: Vectors
-    recall: float
-
-
-def trained(split: Split, config: Config, epochs: int) -> Model:
-    """After so many epochs, with Recall@20 on the validation part."""
-    engine = Centralized(split, config.changed(mode="centralized"), Machine.with_threads(None))
-    for epoch in range(epochs):
-        for step in range(engine.steps_per_epoch):
-            engine.step(epoch, step, config.lr)
-    recall = engine.measure("valid").values["recall@20"]
-    return Model(engine.scorer(), recall)
 
 
 def lines(

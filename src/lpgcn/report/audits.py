@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS: Final = "osD^v*"
+_DASHES: Final = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,11 @@ def _audited(one: AuditTable) -> Html:
 class TradeOff:
     """One setting, as far as it was measured."""
 
-    series: str
-    """Points of one series are on one line."""
+    setting: tuple[str, ...]
+    """What has a line of its own: suite, model, sizes of lists."""
+    draw: str | None
+    """Of virtual items; None without any, which is where the lines of all draws begin."""
+    planner: str
     listed_per_item: float
     """Listed items for each real one."""
     attacks: Mapping[str, float]
@@ -81,39 +85,87 @@ class TradeOff:
 
 
 def plot_trade_offs(points: Sequence[TradeOff], path: Path, title: str) -> None:
-    """Left the attacks, in the middle Recall, on the right bytes, all over the listed items."""
-    figure = new_figure(15.0, 4.5)
-    figure.suptitle(f"{title}: privacy, accuracy and traffic of virtual items")
+    """Left the attacks, in the middle Recall, on the right bytes, all over the listed items. A
+    colour for each draw, a dash for each plan, a marker for each adversary."""
+    figure = new_figure(13.0, 4.8)
+    figure.suptitle(f"{title}: what virtual items hide, and what they cost")
     privacy, accuracy, traffic = figure.subplots(1, 3)
+    colours, dashes = _Styles(), _Styles()
     adversaries = sorted({name for one in points for name in one.attacks})
-    for number, series in enumerate(dict.fromkeys(one.series for one in points)):
-        own = sorted(
-            (one for one in points if one.series == series), key=lambda one: one.listed_per_item
-        )
+    drawn = set[tuple[object, ...]]()
+    for (name, planner), own in _lines(points).items():
+        look = f"C{colours.number(name)}", _DASHES[dashes.number(planner) % len(_DASHES)]
         x = [one.listed_per_item for one in own]
-        for name in adversaries:
-            y = [one.attacks.get(name) for one in own]
-            _draw(privacy, x, y, number, _MARKERS[adversaries.index(name) % len(_MARKERS)], "")
-        _draw(accuracy, x, [one.recall for one in own], number, "o", series)
-        _draw(traffic, x, [one.bytes_per_step for one in own], number, "o", series)
-    for number, name in enumerate(adversaries):
-        privacy.plot([], [], _MARKERS[number % len(_MARKERS)], color="grey", label=name)
+        columns = [(accuracy, "o", [one.recall for one in own])]
+        columns.append((traffic, "o", [_thousands(one.bytes_per_step) for one in own]))
+        for number, adversary in enumerate(adversaries):
+            found = [one.attacks.get(adversary) for one in own]
+            columns.append((privacy, _MARKERS[number % len(_MARKERS)], found))
+        for panel, marker, y in columns:
+            # What does not depend on the plan is drawn once.
+            key = (id(panel), name, marker, *y)
+            if key not in drawn:
+                drawn.add(key)
+                _draw(panel, x, y, marker, look)
     privacy.axhline(0.5, color="grey", linewidth=0.8)
-    privacy.set(ylabel="AUC, real or virtual", ylim=(0.45, 1.02), title="strongest attack")
+    privacy.set(ylabel="AUC, real or virtual", ylim=(0.48, 1.01), title="strongest attack")
     accuracy.set(ylabel="Recall@20, validation", title="accuracy")
-    traffic.set(ylabel="bytes a client and step", title="traffic")
+    traffic.set(ylabel="KB a client and step", title="traffic, up and down")
+    traffic.set_ylim(bottom=0)
     for panel in (privacy, accuracy, traffic):
         panel.set_xlabel("listed items for each real one")
-        if panel.get_legend_handles_labels()[0]:
-            panel.legend(fontsize=7)
+        panel.grid(alpha=0.3)
+    _legends(privacy, traffic, accuracy, colours, dashes, adversaries)
     save(figure, path)
 
 
-def _draw(
-    panel: Axes, x: Sequence[float], y: Sequence[float | None], colour: int, marker: str,
-    label: str,
+class _Styles:
+    """Numbers for names, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+
+def _thousands(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _lines(points: Sequence[TradeOff]) -> dict[tuple[str, str], list[TradeOff]]:
+    """By what differs of setting and draw, and by plan; from few virtual items to many."""
+    first, found = points[0].setting, dict[tuple[str, str], list[TradeOff]]()
+    differs = [any(one.setting[at] != first[at] for one in points) for at in range(len(first))]
+    draws = list(dict.fromkeys(one.draw for one in points if one.draw is not None)) or ["none"]
+    for one in points:
+        parts = [part for part, differ in zip(one.setting, differs, strict=True) if differ]
+        for draw in draws if one.draw is None else [one.draw]:
+            found.setdefault((", ".join([*parts, draw]), one.planner), []).append(one)
+    return {name: sorted(own, key=lambda one: one.listed_per_item) for name, own in found.items()}
+
+
+def _legends(
+    privacy: Axes, traffic: Axes, accuracy: Axes, colours: _Styles, dashes: _Styles,
+    adversaries: Sequence[str],
 ) -> None:  # fmt: skip
+    for name, number in colours.names.items():
+        accuracy.plot([], [], "o-", color=f"C{number}", label=name)
+    accuracy.legend(fontsize=8, title="virtual items drawn", title_fontsize=8)
+    for name, number in dashes.names.items():
+        traffic.plot([], [], _DASHES[number % len(_DASHES)], color="grey", label=name)
+    traffic.legend(fontsize=8, title="plan", title_fontsize=8)
+    for number, name in enumerate(adversaries):
+        privacy.plot([], [], _MARKERS[number % len(_MARKERS)], color="grey", label=name)
+    if adversaries:
+        privacy.legend(fontsize=8)
+
+
+def _draw(
+    panel: Axes, x: Sequence[float], y: Sequence[float | None], marker: str, look: tuple[str, str]
+) -> None:
     known = [(one, other) for one, other in zip(x, y, strict=True) if other is not None]
     if known:
         where, values = zip(*known, strict=True)
-        panel.plot(where, values, marker + "-", color=f"C{colour}", label=label, alpha=0.7)
+        colour, dash = look
+        panel.plot(where, values, marker + dash, color=colour, alpha=0.8, markersize=5)

@@ -14,10 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.privacy.measures import Guess
+from lpgcn.privacy.views import View
+from lpgcn.protocol.suite import Kind
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose, uniform
 
 Float64 = npt.NDArray[np.float64]
+
+
+def latest_users(view: View) -> tuple[Int64, Float64]:
+    """Users, or handles, whose e_u the view has, and the newest of each."""
+    latest = dict[int, Float64]()
+    for _, whose, vectors in view.vectors(Kind.USER_FINAL):
+        latest.update(zip(whose.tolist(), vectors, strict=True))
+    return np.array(list(latest), dtype=np.int64), np.array(list(latest.values()))
 
 
 def against_alike(
