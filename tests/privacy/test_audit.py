@@ -37,6 +37,9 @@ def test_every_adversary_has_lines_and_numbers_are_within_their_bounds(
             assert value is None or 0 <= value.low <= value.value <= value.high <= 1
     solved = [line for line in found.lines if line.attack == "linear system for the bits"]
     assert len(solved) == (suite == "paper")
+    areas = [line.auc.value for line in found.lines
+             if (line.adversary, line.about) == ("server", BITS) and line.auc]  # fmt: skip
+    assert found.strongest()["server"] == max(areas)
     assert found.listed_per_item == 2
     assert found.bytes_per_step is not None
     assert found.recall is not None
@@ -82,6 +85,7 @@ def test_the_command_prints_one_object_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "audit.png").stat().st_size > 1000
     shown = CliRunner().invoke(main, [*(word for word in asked if word != "--json"), "--overwrite"])
     assert "attack" in shown.stdout
+    assert "AUC of the strongest attack" in shown.stdout
     again = CliRunner().invoke(main, asked)
     assert again.exit_code == 2
 

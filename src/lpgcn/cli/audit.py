@@ -167,9 +167,8 @@ def audit(
         check_report(page, overwrite=overwrite)
     swept = {name: fields.pop(name) for name in _SWEPT}
     source, base = _asked(dataset, config_file, fields)
-    settings = _settings(base, swept)
     split = source.open()
-    base = sized(base, split)
+    settings = _settings(sized(base, split), swept)
     people = _people(split, attributes)
     say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
     made = Made(split)
@@ -185,6 +184,8 @@ def audit(
         tables.append(_table(one, what))
         if not as_json:
             show(*_report(tables[-1]))
+    if len(found) > 1 and not as_json:
+        show(_compared(found, [one.setting for one in tables]))
     if as_json:
         about = {"dataset": split.name, "fingerprint": split.fingerprint}
         print_json({**about, "audited": found})
@@ -275,6 +276,17 @@ def _table(found: Audited, what: str) -> AuditTable:
     )
 
 
+def _compared(found: list[Audited], settings: list[str]) -> Any:
+    """The strongest attack of each adversary under all settings."""
+    each = [one.strongest() for one in found]
+    names = list(dict.fromkeys(name for one in each for name in one))
+    rows = [
+        (what, *(f"{one[name]:.3f}" if name in one else "–" for name in names))
+        for what, one in zip(settings, each, strict=True)
+    ]
+    return table(rows, "setting", *names, title="Real or virtual: AUC of the strongest attack")
+
+
 def _report(found: AuditTable) -> list[Any]:
     return [table(found.rows, *found.headers, title=found.setting), *found.remarks]
 
@@ -296,19 +308,14 @@ def _write(
 
 
 def _trade_off(found: Audited) -> TradeOff:
-    from lpgcn.privacy.server_audit import BITS
     from lpgcn.report.audits import TradeOff
 
-    attacks: dict[str, float] = {}
-    for line in found.lines:
-        if line.about == BITS and line.auc is not None:
-            attacks[line.adversary] = max(line.auc.value, attacks.get(line.adversary, 0.0))
     return TradeOff(
         setting=(found.suite, found.model, found.list_sizes),
         draw=None if found.virtual_items == "0" else found.virtual_draw,
         planner=found.planner,
         listed_per_item=found.listed_per_item,
-        attacks=attacks,
+        attacks=found.strongest(),
         recall=found.recall,
         bytes_per_step=found.bytes_per_step,
     )

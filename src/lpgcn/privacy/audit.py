@@ -47,6 +47,14 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """Recall@20 on the validation part after training, if a model was trained."""
     lines: list[Line]
 
+    def strongest(self) -> dict[str, float]:
+        """For each adversary the AUC of its strongest attack on the real/virtual bits."""
+        found: dict[str, float] = {}
+        for line in self.lines:
+            if line.about == server_audit.BITS and line.auc is not None:
+                found[line.adversary] = max(line.auc.value, found.get(line.adversary, 0.0))
+        return found
+
 
 def audit(
     split: Split,

@@ -10,7 +10,6 @@ import numpy as np
 from lpgcn.model.backbones import BUILDING, backbone_of
 from lpgcn.privacy.attacks import (
     after_validation,
-    attributes,
     final_vectors,
     first_push,
     means_of_finals,
@@ -20,6 +19,7 @@ from lpgcn.privacy.attacks import (
 from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.measures import Measured
 from lpgcn.privacy.table import Line, guess_of, line_of
+from lpgcn.privacy.trained import of_people
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.protocol.suite import SUITES, OwnerPush
 from lpgcn.ragged import Int64, Ragged
@@ -177,12 +177,5 @@ class _About:
         yield line_of(
             self._name, "membership by score", "training pairs", guess, deployment.popularity
         )
-        ids = deployment.split.user_ids
-        for attribute, answers in people.items():
-            labels = [answers[str(ids[user])] for user in users.tolist()]
-            found = attributes.infer(attribute, vectors, labels)
-            yield Line(
-                adversary=self._name, attack="vector e_u", about=attribute, users=found.users,
-                auc=Measured(value=found.auc, low=found.auc, high=found.auc),
-                note=f"accuracy {found.accuracy:.3f}, largest class {found.majority:.3f}",
-            )  # fmt: skip
+        ids = [str(deployment.split.user_ids[user]) for user in users.tolist()]
+        yield from of_people(self._name, "vector e_u", vectors, ids, people)

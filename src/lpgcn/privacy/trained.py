@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,11 +29,26 @@ def lines(
     users, items = vectors.users.astype(np.float64), vectors.items.astype(np.float64)
     guess = membership.against_alike(everybody, users, items, train.by_user, train.item_degrees)
     yield line_of(HOLDER, "membership by score", "training pairs", guess, train.item_degrees)
+    ids = [str(one) for one in split.user_ids.values]
+    yield from of_people(HOLDER, "logistic regression", users, ids, people)
+
+
+def of_people(
+    adversary: str,
+    attack: str,
+    vectors: npt.NDArray[np.float64],
+    ids: Sequence[str],
+    people: Mapping[str, Mapping[str, str]],
+) -> Iterator[Line]:
+    """Attributes from e_u, one row for each id; who has no answer is left out."""
     for attribute, answers in people.items():
-        labels = [answers[str(split.user_ids[user])] for user in everybody.tolist()]
-        found = attributes.infer(attribute, users, labels)
+        known = [row for row, one in enumerate(ids) if one in answers]
+        labels = [answers[ids[row]] for row in known]
+        if len(set(labels)) < 2:
+            continue
+        found = attributes.infer(attribute, vectors[known], labels)
         yield Line(
-            adversary=HOLDER, attack="logistic regression", about=attribute, users=found.users,
+            adversary=adversary, attack=attack, about=attribute, users=found.users,
             auc=Measured(value=found.auc, low=found.auc, high=found.auc),
             note=f"accuracy {found.accuracy:.3f}, largest class {found.majority:.3f}",
         )  # fmt: skip
