@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Split
@@ -377,6 +379,24 @@ def test_attributes_are_read_and_a_bad_file_is_a_typed_error(tmp_path: Any) -> N
 
 
 # Solvers.
+
+
+@given(st.integers(0, 2**31), st.integers(1, 30), st.integers(1, 20))
+@settings(max_examples=50, deadline=None)
+def test_non_negative_solutions_are_where_no_step_helps(seed: int, count: int, width: int) -> None:
+    """The conditions of Karush, Kuhn and Tucker: c ≥ 0, slope ≥ 0, and one of both is zero."""
+    draw = np.random.default_rng(seed)
+    dictionary, target = draw.normal(size=(count, width)), draw.normal(size=width)
+    found = non_negative(dictionary, target, 1e-2)
+    ridge = 1e-2 * float((dictionary**2).sum()) / count
+    slope = dictionary @ (found @ dictionary - target) + ridge * found
+    assert (found >= 0).all()
+    assert (slope > -2e-3).all()
+    assert np.abs(found * slope).max() < 2e-3
+
+
+def test_nothing_is_a_combination_of_no_candidates() -> None:
+    assert not len(non_negative(np.empty((0, 5)), np.ones(5)))
 
 
 def test_solvers_find_what_was_put_in() -> None:
