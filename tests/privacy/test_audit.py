@@ -23,12 +23,15 @@ SMALL = Config(
 )
 
 
-@pytest.mark.parametrize("suite", ["sealed", "paper"])
+@pytest.mark.parametrize(
+    ("suite", "model"), [("sealed", "lightgcn"), ("paper", "lightgcn"), ("paper", "ngcf")]
+)
 def test_every_adversary_has_lines_and_numbers_are_within_their_bounds(
-    split_with_tastes: Split, suite: str
+    split_with_tastes: Split, suite: str, model: str
 ) -> None:
+    config = SMALL.changed(suite=suite, model=model)
     people = {"parity": {str(user): str(user % 2) for user in range(split_with_tastes.n_users)}}
-    found = audit(split_with_tastes, SMALL.changed(suite=suite), steps=1, epochs=2, people=people)
+    found = audit(split_with_tastes, config, steps=1, epochs=2, people=people)
     names = {line.adversary for line in found.lines}
     assert {"server", "owner, heaviest", "server + 1 client", "anybody with e_u"} <= names
     assert any(line.about == "parity" for line in found.lines)
@@ -36,7 +39,10 @@ def test_every_adversary_has_lines_and_numbers_are_within_their_bounds(
         for value in (line.auc, line.f1, line.named, line.caught):
             assert value is None or 0 <= value.low <= value.value <= value.high <= 1
     solved = [line for line in found.lines if line.attack == "linear system for the bits"]
-    assert len(solved) == (suite == "paper")
+    assert len(solved) == (suite == "paper" and model == "lightgcn")
+    owners = {line.attack for line in found.lines if line.adversary == "owner, heaviest"}
+    assert "membership by score" in owners
+    assert ("linear systems" in owners) == (model == "ngcf") != ("first push" in owners)
     areas = [line.auc.value for line in found.lines
              if (line.adversary, line.about) == ("server", BITS) and line.auc]  # fmt: skip
     assert found.strongest()["server"] == max(areas)

@@ -153,7 +153,8 @@ class _Case:
     @cached_property
     def _solved(self) -> token_graph.Float64 | None:
         """The bits, as far as the server alone solves for them."""
-        if self._all_real:
+        assert self.deployment is not None
+        if self._all_real or not self.deployment.linear:
             return None
         everybody = np.arange(len(self.lists))
         return linear_bits.scores(self._servers_view, self.lists, everybody)

@@ -51,7 +51,7 @@ def lines(
         finals = final_vectors.latest(at)
         if finals is None and moment != "names and bits":
             continue
-        found = {**scores, **_from_vectors(at, finals, lists, deployment.validated)}
+        found = {**scores, **_from_vectors(at, finals, lists, deployment)}
         if at is view and solved is not None:
             found["linear"] = solved
         guesses = {
@@ -66,15 +66,15 @@ def lines(
 
 
 def _from_vectors(
-    view: View, finals: Float64 | None, lists: Ragged, validated: int
+    view: View, finals: Float64 | None, lists: Ragged, deployment: Deployment
 ) -> dict[str, Float64]:
     """What final vectors say, alone and together with what users pushed."""
     if finals is None:
         return {}
     found = {"likeness": final_vectors.likeness(lists, finals)}
     last = max(block.sent.pass_number for block, _ in view.blocks)
-    pushed = means_of_finals.summed_pushes(view, min(last, validated))
-    if pushed:
+    pushed = means_of_finals.summed_pushes(view, min(last, deployment.validated))
+    if pushed and deployment.linear:
         everybody = np.arange(len(lists))
         found["means"] = means_of_finals.solved(pushed, finals, lists, everybody)
     return found

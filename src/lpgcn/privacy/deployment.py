@@ -19,6 +19,7 @@ import numpy.typing as npt
 from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.model.backbones import Linear, backbone_of
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.privacy.costs import Made
 from lpgcn.privacy.record import Record
@@ -64,6 +65,11 @@ class Deployment:
     """Of a mean client, up and down."""
     seconds_per_step: float
     """Of a processor, for all parties together, while somebody watches."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether vectors are passed on as they are: attacks by linear systems need that."""
+        return isinstance(backbone_of(self.config), Linear)
 
     @cached_property
     def real(self) -> Ragged:

@@ -40,10 +40,16 @@ def lines(
     assert topology is not None
     neighbours = topology.neighbours[owner]
     about = _About(deployment, view, owner, neighbours, topology.owned[owner])
-    yield from about.first_pushes()
-    yield from about.lists_after_validation()
-    yield from about.step_after_validation()
-    yield from about.over_steps()
+    if deployment.linear:
+        yield from about.first_pushes()
+        yield from about.lists_after_validation()
+        yield from about.step_after_validation()
+        yield from about.over_steps()
+    else:
+        yield Line(
+            adversary=adversary.name, attack="linear systems", about=ELSEWHERE, users=0,
+            note=f"not tried: layers of {deployment.config.model} map what they pass on",
+        )  # fmt: skip
     yield from about.by_score(people)
 
 
