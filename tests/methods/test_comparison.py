@@ -184,6 +184,32 @@ def test_the_best_is_bold_and_a_missing_run_has_a_dash() -> None:
     assert "Not finished: three (1 of 1)." in markdown(found, METRICS, None)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "expected"), [((0, 1), ("bpr", "fedmf")), ((1,), ("fedmf", "bpr"))]
+)
+def test_the_better_one_is_better_on_the_seeds_that_both_have(
+    seeds: tuple[int, ...], expected: tuple[str, str], tmp_path: Path
+) -> None:
+    """With both seeds `bpr` is ahead; where the other has the second alone, that one is on it."""
+    recalls = {("bpr", 0): 0.9, ("bpr", 1): 0.2, ("fedmf", 0): 0.3, ("fedmf", 1): 0.4}
+    found = [
+        outcome(model, recall, seed=seed)
+        for (model, seed), recall in recalls.items()
+        if model == "bpr" or seed in seeds
+    ]
+    for one in found:
+        assert one.summary is not None
+        folder = one.entry.folder(tmp_path)
+        folder.mkdir(parents=True)
+        spread = 0.01 * (np.arange(10) % 3) * (1 + one.entry.config.seed)
+        noisy = one.summary.test["recall@20"] + (spread if one.entry.model == "bpr" else 0 * spread)
+        np.savez(folder / "test_users.npz", **{"recall@20": noisy})
+    test = paired_test(found, tmp_path, "recall@20")
+    assert test is not None
+    assert (test.better, test.other) == expected
+    assert test.difference > 0
+
+
 def test_settings_for_all_go_to_those_who_have_them() -> None:
     wanted = {"lr": 0.5, "epochs": 7}
     found = entries(

@@ -94,6 +94,17 @@ def small(model: str, **changes: Any) -> Config:
     return configured({"model": model, "option": rounds, **chosen})
 
 
+def test_lp_gcn_is_its_backbone_with_parties_as_without(tastes: Path, tmp_path: Path) -> None:
+    """Whatever the mode, to the end of the run and into the saved model."""
+    source = Source(dataset="tastes", train=str(tastes))
+    config = small("lp-gcn", epochs=1, eval_every=1)
+    for mode in ("simulated", "federated"):
+        train(source, config.changed(mode=mode), out=tmp_path / mode)
+    one, other = (Recommender.load(tmp_path / mode) for mode in ("simulated", "federated"))
+    assert one.recommend(0, k=5) == other.recommend(0, k=5)
+    assert one.recommend(history=[1, 2], k=5) == other.recommend(history=[1, 2], k=5)
+
+
 @every_model
 def test_the_answer_of_a_matrix_of_two_tastes(model: str, tastes: Path, tmp_path: Path) -> None:
     """Who likes one half of the items is recommended the rest of that half."""

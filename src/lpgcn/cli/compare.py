@@ -64,7 +64,11 @@ Examples:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder of all.")
 @click.option("--resume", is_flag=True, help="Go on with what is in --out.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="At a time.")
-@click.option("--threads", type=click.IntRange(min=1), help="Of each run; the bits are the same.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Of each run; the bits are the same, but for models that need torch.",
+)
 @click.option(
     "--search",
     is_flag=True,
@@ -111,7 +115,7 @@ def compare(
     if out.exists() and any(out.iterdir()) and not resume:
         raise CompareError(f"{out} is not empty; continue it with --resume, or choose another")
     planned = entries(
-        models or names(),
+        models or _usable(names()),
         seeds=seeds,
         layers=[_count(word) for word in layers],
         settings=settings,
@@ -189,7 +193,7 @@ class _Runner:
             found = chosen(read_outcomes(grid, folder, self._fingerprint), metric)
             best[entry.label] = found or entry
             if found:
-                where = write_chosen(found, entry.label, out / "settings")
+                where = write_chosen(found, entry, out / "settings")
                 say(f"{entry.label}: {found.variant}, in {where}")
         return [
             msgspec.structs.replace(
@@ -197,6 +201,22 @@ class _Runner:
             )
             for entry in planned
         ]
+
+
+def _usable(models: Sequence[str]) -> list[str]:
+    """Those that can be had: a package that is broken costs the others nothing."""
+    from lpgcn.methods.method import MethodError
+    from lpgcn.methods.registry import described
+
+    found = []
+    for model in models:
+        try:
+            described(model)
+        except MethodError as error:
+            say(f"{error}; it is left out", style="yellow", label="warning")
+        else:
+            found.append(model)
+    return found
 
 
 def _warn_of_rules(planned: Sequence[Entry]) -> None:

@@ -58,7 +58,11 @@ Examples:
 @click.option(
     "--overwrite", is_flag=True, help="Replace the run in --out, and what is at --transcript."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads; the bits are the same.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads; the bits are the same, but for models that need torch.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),

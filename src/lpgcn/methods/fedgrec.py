@@ -108,7 +108,8 @@ class FedGRec(Factorisation):
 
     def traffic(self) -> RoundTraffic:
         """A round: all item vectors down, all their gradients up. A synchronisation, of everybody:
-        L orders of all items up, in a secure sum that must not tell which it has, and down."""
+        L orders of all items up, in a secure sum that must not tell which it has, and down; it is
+        taken for a part of the round that it follows."""
         rounds = super().traffic()
         assert rounds is not None
         orders = self._config.layers * self._adam["items"].parameter.size

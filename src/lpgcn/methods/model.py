@@ -59,7 +59,7 @@ class Model:
     def load(cls, folder: Path | str) -> Self:
         """From a folder that `save` wrote, or from that of a run."""
         found = Recommender.load(folder)
-        model = cls(found.card.config.model)
+        model = cls()
         model._config, model._recommender = found.card.config, found
         return model
 

@@ -16,7 +16,7 @@ An item that no user of the group has keeps α·e_i^(0). The gradients of an ite
 by a secure sum over the groups, exact here.
 
 The authors publish no settings that would repeat their figures. Ours: 8 groups by spherical k-means
-(k-means++, 10 rounds of Lloyd), made anew every 20 epochs; 5 predicted items; rounds of users; the
+(k-means++, 10 rounds of Lloyd), made anew every 20 epochs; 20 predicted items; rounds of users; the
 devices of a group add up what goes to an item, so that the predicted ones also hide the real ones.
 """
 
@@ -35,7 +35,7 @@ from lpgcn.evaluation.scorers import ClusteredVectors
 from lpgcn.methods.clustering import spherical_k_means
 from lpgcn.methods.factorisation import Factorisation
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import RoundTraffic
+from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.kernels import Float64
@@ -167,15 +167,18 @@ class SemiDfegl(Factorisation):
 
     def traffic(self) -> RoundTraffic:
         """2L exchanges of everybody with its group: a vector up, and one for each of its linked
-        items down. A round: the vectors of these items down, and their gradients up."""
+        items down. A round: the vectors of these items down, and their gradients up, into a secure
+        sum. When groups are made anew, everybody's own vector goes up."""
         vector = self._config.dim * self._config.number_bytes
         linked = len(self._users.segments.values) / self._train.n_users * vector
         exchanges = 2 * self._config.layers
         share = 1 / self.steps_per_epoch
+        summed = linked / self._config.number_bytes * SUMMED_BYTES
+        regrouped = vector / self._every
         return RoundTraffic(
             n_clients=self._train.n_users,
             taking_part=self._train.n_users,
-            up=exchanges * vector + linked * share,
+            up=exchanges * vector + (summed + regrouped) * share,
             down=exchanges * linked + linked * share,
             rounds=exchanges + 1,
         )

@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from lpgcn.config import Config
-from lpgcn.model.backbones import BACKBONES
+from lpgcn.methods.lp_gcn import LP_GCN
+from lpgcn.model.backbones import is_backbone
 from lpgcn.report.charts import Series, line_chart
 from lpgcn.report.federation import SIDE_BY_SIDE, loads, readers, traffic
 from lpgcn.report.page import (
@@ -126,9 +127,11 @@ def _about(one: RunRecord) -> dict[str, str]:
 
 def _settings(config: Config) -> dict[str, str]:
     """What the graph convolution depends on, or a compared method's own settings."""
-    if config.model not in BACKBONES:
-        return {"settings of its own": ", ".join(config.option)} if config.option else {}
-    return {
+    own = ", ".join(f"{name} = {value}" for name, value in config.option.items())
+    said = {"settings of its own": own} if own else {}
+    if not (is_backbone(config.model) or config.model == LP_GCN):
+        return said
+    return said | {
         "convolution": f"{config.layers} layers, {config.dim} numbers a vector",
         "loss": f"{config.loss}, {_batches(config)}",
     }

@@ -11,7 +11,7 @@ from lpgcn.model.kernels.threads import Threads
 
 @dataclass(frozen=True)
 class Machine:
-    """The bits do not depend on it."""
+    """The bits do not depend on it, unless a compared method takes the threads for torch."""
 
     kernels: Kernels
     ranker: Ranker

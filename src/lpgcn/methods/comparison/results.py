@@ -158,7 +158,10 @@ def paired_test(outcomes: Sequence[Outcome], out: Path, metric: str) -> PairedTe
         if pair and pair[0][0].model != pair[1][0].model:
             means_of_users = [_user_means(entries, out, metric) for entries in pair]
             if (difference := means_of_users[0] - means_of_users[1]).any():
-                return _tested(metric, ranked[0], other, difference)
+                # On the seeds that both have, the other one may be ahead.
+                ahead = difference.mean() >= 0
+                better, worse = (ranked[0], other) if ahead else (other, ranked[0])
+                return _tested(metric, better, worse, difference if ahead else -difference)
     return None
 
 

@@ -72,11 +72,13 @@ def _start(source: Source, entry: Entry, out: Path, threads: int) -> _Job:
     had_failed = failure(entry, out) is not None and not (folder / "summary.json").exists()
     _beside(folder, _FAILURE).unlink(missing_ok=True)
     config = _beside(folder, _CONFIG)
+    asked_before = read_config(config) if config.exists() else None
     write_toml(config, msgspec.to_builtins(entry.config))
     words = [*source_flags(source), "--config", str(config), "--out", str(folder), "--json"]
     if (saved := folder / "config.toml").exists():
-        # What failed with other settings begins anew; what is done with others is not touched.
-        failed_otherwise = had_failed and read_config(saved) != entry.config
+        # What failed with other settings begins anew. What is done with others is not touched, nor
+        # what was refused because it has others: that is no failure of its own.
+        failed_otherwise = had_failed and asked_before == read_config(saved) != entry.config
         words.append("--overwrite" if failed_otherwise else "--resume")
     words += ["--threads", str(threads)]
     # Those of BLAS and torch, which no flag reaches.

@@ -51,10 +51,11 @@ def chosen(outcomes: Sequence[Outcome], metric: str) -> Entry | None:
     return max(measured)[2] if measured else None
 
 
-def write_chosen(entry: Entry, label: str, folder: Path) -> Path:
-    """A configuration for `--settings`, without the seed."""
+def write_chosen(entry: Entry, asked: Entry, folder: Path) -> Path:
+    """A configuration without the seed, in a folder for `--settings`, of which each number of
+    layers that was asked for has its own."""
     values = msgspec.to_builtins(entry.config)
     values.pop("seed")
-    path = folder / f"{label.replace(' ', '-')}.toml"
+    path = folder / asked.variant.replace("=", "") / f"{entry.model}.toml"
     write_toml(path, values)
     return path

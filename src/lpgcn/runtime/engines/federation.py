@@ -50,6 +50,10 @@ class Federation:
         """The log, as far as the run has come."""
 
     @property
+    def config(self) -> Config:
+        return self._config
+
+    @property
     def server(self) -> Server:
         assert self._server is not None, "a federation begins, or resumes, before anything else"
         return self._server

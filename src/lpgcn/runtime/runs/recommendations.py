@@ -9,6 +9,7 @@ import numpy as np
 from lpgcn.data import Ids
 from lpgcn.data.ids import Values
 from lpgcn.evaluation import PlainRanker, Ranker, Scorer, Vectors, best_items, top_items
+from lpgcn.evaluation.scorers.scorer import blocks
 from lpgcn.model.kernels import Float64, Floats, Int64
 from lpgcn.ragged import Ragged
 
@@ -62,12 +63,12 @@ def ranked(
         return best_items(scorer, users, masked, k, ranker)
     if not isinstance(scorer, Vectors):
         others = np.setdiff1d(np.arange(scorer.n_items), among)
-        rows = np.repeat(np.arange(len(users)), len(others))
-        both = (
-            np.concatenate((masked.rows, rows)),
-            np.concatenate((masked.values, np.tile(others, len(users)))),
-        )
-        return best_items(scorer, users, Ragged.from_pairs(*both, len(users)), k, ranker)
+        # Some users at a time: all that each of them may not have is written down.
+        parts = [
+            best_items(scorer, users[rows], _and_all(masked.only(rows), others), k, ranker)
+            for rows in blocks(np.arange(len(users)), scorer.n_items) or [np.arange(0)]
+        ]
+        return np.concatenate([top for top, _ in parts]), np.concatenate([y for _, y in parts])
     place = np.full(scorer.n_items, -1)
     place[among] = np.arange(len(among))
     left = masked.where(place[masked.values] >= 0)
@@ -79,6 +80,16 @@ def ranked(
         ranker,
     )
     return np.where(top >= 0, among[top], -1), scores
+
+
+def _and_all(rows: Ragged, others: Int64) -> Ragged:
+    """Every row with these others."""
+    added = np.repeat(np.arange(len(rows)), len(others))
+    return Ragged.from_pairs(
+        np.concatenate((rows.rows, added)),
+        np.concatenate((rows.values, np.tile(others, len(rows)))),
+        len(rows),
+    )
 
 
 def nearest(vectors: Floats, ids: Ids, index: int, k: int) -> list[Neighbour]:

@@ -12,6 +12,7 @@ import numpy as np
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.evaluation import (
     Evaluation,
+    Ranker,
     Scorer,
     UserMetrics,
     Vectors,
@@ -78,7 +79,9 @@ class Recommender:
         exclude: Collection[int | str] = (),
         keep_seen: bool = False,
     ) -> list[Recommendation]:
-        """The k items with the highest score y_ui among those that the user does not have.
+        """The k items with the highest score y_ui among those that the user does not have in
+        training. What was held out to validate and test may be among them: to leave that out, too,
+        give it in `exclude`, or train with a `splitting` that holds little out.
 
         Who was not there in training is known by its `history`, the items that it has, instead of
         an id. Only `items` are ranked if they are given, never those in `exclude`; with `keep_seen`
@@ -170,11 +173,19 @@ class Recommender:
         """The metrics of a part of the data set that the model was trained on, at any K."""
         return self.user_metrics(split, at, part).mean()
 
-    def user_metrics(self, split: Split, at: Sequence[int], part: Part = "test") -> UserMetrics:
+    def user_metrics(
+        self,
+        split: Split,
+        at: Sequence[int],
+        part: Part = "test",
+        *,
+        ranker: Ranker | None = None,
+    ) -> UserMetrics:
         """What `evaluate` measures, user by user."""
+        ranker = ranker or Machine.with_threads().ranker
         masked = self._masked(split, part)
         heldout = split.parts[part].by_user
-        return user_metrics(self.scorer, masked, heldout, at, Machine.with_threads().ranker)
+        return user_metrics(self.scorer, masked, heldout, at, ranker)
 
     def beyond_accuracy(
         self, split: Split, at: Sequence[int], part: Part = "test"

@@ -152,11 +152,12 @@ def train(
 
         def save() -> None:
             if inspector := engine.inspector():
-                rows = _folding(split, config, engine, threads)
+                rows = _folding(split, engine, how.machine)
                 model = _model(split, config, inspector.scorer(), rows)
                 model.save(folder.model)
                 if not log:
-                    found = model.user_metrics(split, config.cutoffs)
+                    ranker = how.machine.ranker
+                    found = model.user_metrics(split, config.cutoffs, ranker=ranker)
                     folder.write_user_metrics(split.user_ids, found)
 
         observer.data_read(split)
@@ -201,11 +202,11 @@ def _described(
     return replace(source, **{name: str(one) for name, one in features.items()}).resolved(), None
 
 
-def _folding(split: Split, config: Config, engine: Engine, threads: int | None) -> Floats | None:
+def _folding(split: Split, engine: Engine, machine: Machine) -> Floats | None:
     """F of a backbone. Parties on this machine have the parameters of a data centre, in parts."""
     if isinstance(engine, Federated):
         last = replace(engine.terms[-1], epoch=0, step=0)
-        central = Centralized(split, config, Machine.with_threads(threads), terms=[last])
+        central = Centralized(split, engine.config, machine, terms=[last])
         central.restore(engine.inspector().state())
         return central.folding()
     return engine.folding() if isinstance(engine, Centralized) else None
