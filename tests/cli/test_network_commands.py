@@ -114,6 +114,9 @@ class Field:
         return found
 
 
+FEATURE_DIMS = ("--user-feature-dim", 2, "--item-feature-dim", 3)
+
+
 class Finished:
     """A federation of six: two by a host, two enrolled, two invited; it is over. Everybody has two
     features of its own, and items have three."""
@@ -129,8 +132,7 @@ class Finished:
         with ExitStack() as stack:
             self.serve = Command(
                 stack, folder / "server",
-                *field.serving(folder / "run", 6, "--log-json", "--json"),
-                "--user-feature-dim", 2, "--item-feature-dim", 3,
+                *field.serving(folder / "run", 6, "--log-json", "--json", *FEATURE_DIMS),
             )  # fmt: skip
             self.host = Command(
                 stack, folder / "host", "host", "family", "--train", family, "--credentials",
@@ -193,7 +195,7 @@ def test_a_model_recommends_offline_what_was_shown(finished: Finished) -> None:
 
 
 def test_the_same_command_shows_the_summary_of_a_run_that_is_over(finished: Finished) -> None:
-    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json"))
+    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json", *FEATURE_DIMS))
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == finished.summary
 

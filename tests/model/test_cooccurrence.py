@@ -88,6 +88,21 @@ def test_coherent_virtual_items_are_the_same_alone_and_among_others(tmp_path: Pa
         assert len(np.unique(alone.values)) == 3
 
 
+def test_lists_that_walks_cannot_fill_are_the_same_alone_and_among_others(tmp_path: Path) -> None:
+    """After so many draws without enough new items the rest is drawn uniformly: by the number of
+    the draw, whatever the others of a block still need."""
+    path, n_items = tmp_path / "together.npz", 60
+    pairs = Ragged.from_arrays([np.array([2 * pair, 2 * pair + 1]) for pair in range(3)])
+    Cooccurrence.counted(pairs, n_items).write(path)
+    how = VirtualItems(0, 1.0, "coherent", cooccurrence=str(path))
+    real = Ragged.from_arrays([np.arange(start, start + size) for start, size in ((0, 4), (9, 25))])
+    users = np.array([1, 2])
+    together = virtual_items(4, users, real, n_items, how)
+    for row, user in enumerate(users):
+        alone = virtual_items(4, np.array([user]), Ragged.single(real[row]), n_items, how)
+        assert np.array_equal(alone.values, together[row])
+
+
 @given(st.integers(2, 5000), st.lists(st.integers(1, 4000), min_size=1, max_size=20))
 def test_bucketed_lists_have_one_of_a_few_sizes_and_are_never_shorter(
     n_items: int, lengths: list[int]
@@ -102,5 +117,5 @@ def test_bucketed_lists_have_one_of_a_few_sizes_and_are_never_shorter(
 
 
 def test_sizes_of_lists_grow_by_half_and_the_tail_is_merged() -> None:
-    assert bucket_sizes(400).tolist() == [8, 12, 18, 27, 41, 62, 93, 399]
+    assert bucket_sizes(400).tolist() == [8, 12, 18, 27, 41, 62, 93, 140, 399]
     assert bucket_sizes(5).tolist() == [4]

@@ -183,8 +183,8 @@ def test_both_ledgers_are_equal_with_pools_of_negatives(
         layers=data.draw(st.integers(1, 3)),
         virtual_items=data.draw(st.sampled_from(["0", "1", "0.5x"])),
         dtype=data.draw(st.sampled_from(["float32", "float64"])),
-        negatives=data.draw(st.integers(1, 12)),
-        answers=data.draw(st.none() | st.integers(1, 12)),
+        negatives=(negatives := data.draw(st.integers(1, 12))),
+        answers=data.draw(st.none() | st.integers(1, negatives)),
         groups=data.draw(st.integers(1, 3)),
         dim=data.draw(st.sampled_from([1, 5, 40])),
         seed=data.draw(st.integers(0, 100)),
@@ -266,13 +266,12 @@ def test_both_ledgers_of_a_whole_training_are_equal(
         planner="cover",
         layers=2,
         dim=4,
-        batch_size=32 if loss == "bpr" else "full",
-        loss=loss,  # type: ignore[arg-type]
-        negatives=9,
-        answers=5,
-        groups=2,
         epochs=3,
         eval_every=2,
+    ).changed(
+        **{"batch_size": 32}
+        if loss == "bpr"
+        else {"loss": loss, "batch_size": "full", "negatives": 9, "answers": 5, "groups": 2}
     )
     traffic = {}
     for mode in ("simulated", "federated"):

@@ -159,8 +159,9 @@ def test_any_federation_gives_the_bits_of_the_centralised_model(
     dim=st.sampled_from([1, 3, 16]),
     dtype=st.sampled_from(["float32", "float64"]),
     virtual_items=st.sampled_from(["0", "1", "5", "1.0x", "3.0x"]),
-    negatives=st.integers(1, 13),
-    answers=st.none() | st.integers(1, 13),
+    sizes=st.integers(1, 13).flatmap(
+        lambda negatives: st.tuples(st.just(negatives), st.none() | st.integers(1, negatives))
+    ),
     temperature=st.sampled_from([0.08, 0.12, 0.5, 1.0, 100.0]),
     negative_weight=st.sampled_from([0.25, 1.0, 300.0]),
     smallest_group=st.integers(1, 3),
@@ -173,13 +174,15 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
     split_of: Make,
     lossless: Check,
     graph: tuple[Pairs, int, int, Pairs],
+    sizes: tuple[int, int | None],
     smallest_group: int,
     owners: random.Random,
     **settings: Any,
 ) -> None:
     """Pools with the users' own items in them, of all items there are, and of a single one. A group
     of one has nobody to hide among, and is no group outside of this test."""
-    split, config = split_of(*graph), POOLED.changed(**settings)
+    pools = dict(zip(("negatives", "answers"), sizes, strict=True))
+    split, config = split_of(*graph), POOLED.changed(**pools, **settings)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("lpgcn.model.batches.smallest_group", lambda _: smallest_group)
         lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))

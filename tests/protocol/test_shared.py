@@ -65,6 +65,10 @@ def test_neither_a_part_nor_the_sum_can_be_read_by_the_server(trained: Any) -> N
     assert len(parts) == 4 and all(len(part) == NUMBERS for part in parts)
     (total,) = (whole(one) for one in sums)
     assert np.array_equal(sum(parts), total)
+    # Nor its last bits: with four clients, four veils would leave the last two of the sum alone.
+    veil = trained.clients[0].party._pass.veil
+    last_bits = np.mean((total & np.uint64(3)) == ((total - veil) & np.uint64(3)))
+    assert last_bits < 0.5
     for seen in (*parts, total):
         near_zero = np.abs(seen.view(np.int64).astype(np.float64)) < 2.0**55
         assert near_zero.sum() <= 1
@@ -79,7 +83,7 @@ def test_the_sum_is_the_gradient_that_a_data_centre_steps_with(
     party = trained.clients[0].party
     veil = party._pass.veil
     (content,) = {one.sums for one in messages(trained, Phase.UPDATE_SHARED)[0]}
-    sums = SharedWeights(trained.config, 0).read(content, np.uint64(4) * veil)
+    sums = SharedWeights(trained.config, 0).read(content, veil)
     for name, one in sums.items():
         gradient = one * (gradient_grid(CONFIG).unit / 7)
         assert np.any(one) and state[f"{name}.mean"] == pytest.approx(0.1 * gradient, rel=1e-5)

@@ -114,9 +114,11 @@ def test_there_are_no_more_processes_than_clients(
 ) -> None:
     asked: list[int] = []
 
-    def started(profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None) -> Workers:
+    def started(
+        profiles: Iterable[tuple[int, bytes]], count: int, folder: Path | None, features: bytes
+    ) -> Workers:
         asked.append(count)
-        return Workers(profiles, min(count, 2), folder)
+        return Workers(profiles, min(count, 2), folder, features)
 
     monkeypatch.setattr(federated, "Workers", started)
     split = source.open()

@@ -6,7 +6,14 @@ never returns a bool; keys appear in no repr and no error.
 
 from lpgcn.crypto.channel import TAG_BYTES, Channels
 from lpgcn.crypto.context import Context
-from lpgcn.crypto.directory import ROOT_BYTES, Directory, entry_bytes, fingerprint, proved_key
+from lpgcn.crypto.directory import (
+    ROOT_BYTES,
+    Directory,
+    entry_bytes,
+    fingerprint,
+    position,
+    proved_key,
+)
 from lpgcn.crypto.errors import AuthenticationError, CryptoError, FormatError, NonceReuseError
 from lpgcn.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, Label, PrivateKey, SecretKey, seal
 from lpgcn.crypto.masks import Masks
@@ -31,6 +38,7 @@ __all__ = [
     "SecretKey",
     "entry_bytes",
     "fingerprint",
+    "position",
     "proved_key",
     "seal",
     "tokens",

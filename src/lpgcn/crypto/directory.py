@@ -83,6 +83,11 @@ def proved_key(entry: bytes, root: bytes) -> bytes:
     return key
 
 
+def position(entry: bytes) -> int:
+    """Where in the directory an entry is, once `proved_key` has taken it."""
+    return int.from_bytes(entry[KEY_BYTES : KEY_BYTES + _POSITION_BYTES], "big")
+
+
 def fingerprint(root: bytes) -> str:
     """Eight words that can be read aloud (proquints, Wilkerson 2009), of 16 bits each."""
     words = []

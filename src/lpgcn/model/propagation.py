@@ -40,9 +40,9 @@ class Nodes:
         """`in_all` is the number of nodes in the whole federation, if these are not all."""
         self.name, self.segments, self.kernels = name, segments, kernels
         self.features = features
-        self.weight_sums = WeightSums(
-            gradient_grid(config), len(segments) if in_all is None else in_all, kernels
-        )
+        # A matrix may be one for all layers, and then has a part of each.
+        parts = config.layers * (len(segments) if in_all is None else in_all)
+        self.weight_sums = WeightSums(gradient_grid(config), parts, kernels)
         self.layers, self.reg, self.dtype = config.layers, config.reg, config.dtype
         self.dim = config.dim
         self.backbone = backbone_of(config)

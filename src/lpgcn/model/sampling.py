@@ -158,10 +158,10 @@ class VirtualItems:
 
 def bucket_sizes(n_items: int) -> Int64:
     """8, 12, 18, 27, …: the sizes that bucketed lists have. The tail is merged: who lists more than
-    a quarter of all items lists all but one."""
+    the last of them that is at most half of all items lists all but one."""
     sizes = [_FIRST_SIZE]
-    while sizes[-1] * 3 // 2 <= n_items // 4:
-        sizes.append(-(-sizes[-1] * 3 // 2))
+    while (larger := -(-sizes[-1] * 3 // 2)) <= n_items // 2:
+        sizes.append(larger)
     return np.array([one for one in sizes if one < n_items - 1] + [max(n_items - 1, 1)])
 
 
@@ -195,7 +195,9 @@ def virtual_items(
         if cumulative is not None:
             drawn = np.searchsorted(cumulative, points, side="right")
         elif together is not None and first < _COHERENT_DRAWS:
-            drawn = together.drawn(seed, users[rows], points, first)
+            # By the number of the draw, not of the block: another user's list makes other blocks.
+            walked = np.arange(first, first + count) < _COHERENT_DRAWS
+            drawn = np.where(walked, together.drawn(seed, users[rows], points, first), drawn)
         first += count
         keys = rows[:, None] * n_items + drawn
         fresh = _first_occurrences(keys) & ~contains(taken, keys.reshape(-1)).reshape(keys.shape)

@@ -109,7 +109,7 @@ def deploy(
     federation.begin()
     record.topology = federation.server.topology
     order = catalogue(seeds.clients, split.n_items)
-    initial, seconds = _item_tables(host, order), 0.0
+    initial, seconds = _item_tables(host, order, config), 0.0
     for done in range(steps + 1):
         if done == steps:
             tell("validation")
@@ -129,14 +129,16 @@ def _with_seeds(profile: bytes, shared: int, private: int) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(about, seed=shared, private_seed=private))
 
 
-def _item_tables(host: OneProcess, order: Int64) -> dict[str, npt.NDArray[np.float64]]:
+def _item_tables(
+    host: OneProcess, order: Int64, config: Config
+) -> dict[str, npt.NDArray[np.float64]]:
     """What the owners drew, by place: for attacks that are told it, to show that they work."""
     tables: dict[str, npt.NDArray[np.float64]] = {}
-    place = places(order)
+    place, held = places(order), backbone_of(config).held("items")
     for client in host.clients.values():
         owned = place[client.party.owned_items()]
         for name, adam in client.party.tables().items():
-            if len(adam.parameter) == len(owned) and len(owned):
+            if name in held and len(owned):
                 empty = np.zeros((len(order), adam.parameter.shape[1]))
                 tables.setdefault(name, empty)[owned] = adam.parameter
     return tables

@@ -86,4 +86,16 @@ def class_of(model: str) -> type[Backbone]:
         )
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
         raise ConfigError(f"the backbone {place} has no {', '.join(missing)}; write them")
+    fixed = _FIXED if issubclass(found, Linear) else ()
+    if own := [name for name in fixed if getattr(found, name) is not getattr(Linear, name)]:
+        raise ConfigError(
+            f"the backbone {place} has a {own[0]} of its own, but is a Linear one, which is never "
+            "asked for it; derive it from lpgcn.model.backbones.Backbone"
+        )
     return found
+
+
+_FIXED: Final = (
+    "layer", "layer_gradient", "readout", "readout_gradient", "aggregation", "self_loop",
+)  # fmt: skip
+"""What propagation does itself where layers pass vectors on as they are."""

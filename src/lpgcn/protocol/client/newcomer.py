@@ -23,6 +23,7 @@ from lpgcn.crypto import (
     PrivateKey,
     SecretKey,
     entry_bytes,
+    position,
     proved_key,
     seal,
     tokens,
@@ -182,6 +183,7 @@ class Lister:
         placed = msgspec.structs.replace(
             standing,
             root=self._root(message),
+            veils=position(message.own) == 0,
             places=message.places,
             peers=self._peers(message, "peers", self.standing.members),
             group_peers=self._group_peers(message),

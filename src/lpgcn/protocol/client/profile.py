@@ -25,10 +25,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """With seed 0: the seed of the batches is the server's, and says whose handle is whose."""
     seed: int
     """What this client would propose as the seed of all clients, if it were u_c: it decides the
-    order of the catalogue and the initial vectors of items."""
+    order of the catalogue and the first dense weights."""
     private_seed: int
-    """Nobody else's: it decides this client's virtual items, positives and initial vector. In an
-    experiment both are the configuration's, so that every way to run draws the same."""
+    """Nobody else's: it decides this client's virtual items, positives and initial vector, and the
+    initial vectors of the items that it owns. In an experiment both are the configuration's, so
+    that every way to run draws the same."""
     train: bytes
     valid: bytes
     test: bytes

@@ -164,7 +164,7 @@ class Keys:
         return self._masked(self.masks, self.context(header, Kind.NUMBERS), values)
 
     def veil(self, header: Header, count: int) -> UInt64:
-        """Numbers that all clients add alike, and can take away again from a sum."""
+        """Numbers that one client adds, and all can take away again from a sum."""
         return self.veils.mask(self.context(header, Kind.NUMBERS), count)
 
     def seal_copy(self, header: Header, content: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """A client's copy of the dense weights Θ: all copies have the same bits, and step together.
 
 What this client's nodes add to the gradients goes to the server as its part of a sum over
-everybody, under masks that cancel; the sum comes back to all. Everybody adds the same veil, from a
-key that the server does not have, and takes all of them away from the sum.
+everybody, under masks that cancel; the sum comes back to all. One of them adds a veil, from a key
+that the server does not have, and all take it away from the sum. (If everybody added it, n of them
+would be over the sum, whose last bits are no secret where n is even.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from lpgcn.ragged import Int64, Ragged
 
 Nodes = npt.NDArray[np.void]
 """The state of some nodes, a row each (see `Sizes.node`)."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +46,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """I_u ∪ I'_u in the order of their tokens."""
     root: bytes = b""
     """Of the directory of public keys."""
+    veils: bool = False
+    """Whether it adds the veil for all: the first of the directory does."""
     places: bytes = b""
     """Of what was uploaded."""
     peers: bytes = b""

@@ -235,16 +235,18 @@ class Steps:
     def sum_shared(self, message: m.Ask, header: Header) -> tuple[m.Message, Self]:
         """What its nodes add to the gradients of the dense weights, veiled: not even their sum is
         for the server."""
-        numbers = self._shared.part(one for one in self._pass.backward if one is not None)
+        part = self._shared.part(one for one in self._pass.backward if one is not None)
+        numbers = part.view(np.uint64)
         veil = self._keys.veil(header, len(numbers))
         self._pass = self._pass.with_(veil=veil)
-        return m.Numbers(masked=self._keys.mask(header, numbers.view(np.uint64) + veil)), self
+        veiled = numbers + veil if self._standing.veils else numbers
+        return m.Numbers(masked=self._keys.mask(header, veiled)), self
 
     def update_shared(self, message: m.Shared, header: Header) -> tuple[m.Message, Self]:
         """Adam for its copy of them."""
         veil, (rate, batch_size) = self._pass.veil, _for_adam(message)
         assert veil is not None, "the order of phases has summed up before"
-        self._shared.step(self._shared.read(message.sums, self.members * veil), rate, batch_size)
+        self._shared.step(self._shared.read(message.sums, veil), rate, batch_size)
         return m.Reply(), self
 
     # What the phases have in common.

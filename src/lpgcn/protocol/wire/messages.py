@@ -25,7 +25,7 @@ from lpgcn.protocol.errors import (
 )
 from lpgcn.ragged import Int64
 
-VERSION: Final = 4
+VERSION: Final = 5
 RUN_BYTES: Final = 16
 _HEADER: Final = struct.Struct(">B16sQBBI")
 HEADER_BYTES: Final = _HEADER.size
