@@ -47,6 +47,9 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 """Settings under which a method has learned enough after some seconds, where its own have not."""
 
+IN_SECONDS = ("item-knn", "ease", "bpr", "fedmf", "p-gcn", "lightgcn")
+"""On the demo data; the others learn for longer, and are for the slow tests."""
+
 every_model = pytest.mark.parametrize("model", OURS)
 every_method = pytest.mark.parametrize("model", OTHERS)
 
@@ -69,12 +72,17 @@ def popular(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     return train("demo", quick("popular"), out=tmp_path_factory.mktemp("popular"))
 
 
-@every_model
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, marks=() if model in IN_SECONDS else pytest.mark.slow)
+        for model in OURS
+        if model != "popular"
+    ],
+)
 def test_it_is_clearly_better_than_the_most_popular(
     model: str, popular: Summary, tmp_path: Path
 ) -> None:
-    if model == "popular":
-        pytest.skip("this is the floor itself")
     found = train("demo", quick(model), out=tmp_path)
     assert found.test["recall@20"] > 1.3 * popular.test["recall@20"]
     assert found.test["ndcg@20"] > 1.3 * popular.test["ndcg@20"]

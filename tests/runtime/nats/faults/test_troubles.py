@@ -37,6 +37,7 @@ def test_the_broker_is_restarted_in_the_middle_of_a_round(
     assert all(party.starts == 1 for party in field.parties.values())
 
 
+@pytest.mark.slow
 def test_a_tenth_of_the_clients_is_restarted_during_an_epoch(field_of: Make, check: Check) -> None:
     field = field_of()
     few = [field.parties[name] for name in ("join-14", "join-15")]
@@ -54,6 +55,7 @@ def test_a_tenth_of_the_clients_is_restarted_during_an_epoch(field_of: Make, che
     check(field)
 
 
+@pytest.mark.slow
 def test_a_frozen_host_is_waited_for(field_of: Make, check: Check) -> None:
     field = field_of(patience=2.0)
     host, server = field.parties["host-1"], field.parties["server"]
@@ -188,6 +190,7 @@ def small_disk(folder: Path) -> Iterator[Disk]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_the_disk_of_a_client_is_full_for_a_while(field_of: Make, check: Check) -> None:
     field = field_of()
     with small_disk(field.clients / "14") as disk:
@@ -212,7 +215,7 @@ def test_there_is_no_room_for_the_model_at_first(field_of: Make, check: Check) -
         check(field)
 
 
-@pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+@pytest.mark.parametrize("model", [pytest.param("lightgcn", marks=pytest.mark.slow), "lightgcn+"])
 def test_one_joins_and_one_leaves_and_comes_back(field_of: Make, check: Check, model: str) -> None:
     field = field_of(
         first=15, serving={"on-missing": "leave"}, settings={"model": model, "epochs": 6}
