@@ -160,6 +160,21 @@ def test_what_cannot_be_used_is_refused(example: Config, model: str, said: str) 
         backbone_of(example.changed(model=model))
 
 
+def test_a_linear_backbone_with_a_layer_of_its_own_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Propagation would never ask for it, and train LightGCN."""
+    (tmp_path / "linear_of_mine.py").write_text(
+        "from lpgcn.model.backbones.lightgcn import LightGCN\n"
+        "class Mine(LightGCN):\n    def layer(self, *arguments):\n        return arguments[1]\n"
+        "class Same(LightGCN):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert backbone_of(CONFIG.changed(model="linear_of_mine:Same")).layers == 2
+    with pytest.raises(ConfigError, match="has a layer of its own, but is a Linear one"):
+        backbone_of(CONFIG.changed(model="linear_of_mine:Mine"))
+
+
 def test_an_entry_point_announces_one(example: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         EntryPoint("residual-gcn", example.model, backbones.GROUP),
