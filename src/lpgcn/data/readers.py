@@ -39,6 +39,7 @@ Int64 = npt.NDArray[np.int64]
 _NOT_A_NUMBER: Final = re.compile(rb"[^0-9 \t\n]|[0-9]{19}")
 _RATINGS: Final = re.compile(rb"\d+::\d+::\d+(\.\d+)?::\d+\s*(\n|$)")
 """The first line of `ratings.dat` in MovieLens 1M and 10M."""
+_A_LINE: Final = 1 << 10
 _GZIP: Final = b"\x1f\x8b"
 _FEW: Final = range(3, 6)
 """Fields of a line that may as well be user, item, rating, time: see `_check_adjacency`."""
@@ -70,7 +71,7 @@ def _known_by_name(path: Path, columns: Columns) -> str | None:
     suffix = Path(uncompressed_name(path)).suffix.lower()
     if columns.positions and suffix in (".txt", ".data"):
         return "text"
-    if suffix == ".dat" and not columns.positions and _RATINGS.match(_bytes(path)):
+    if suffix == ".dat" and not columns.positions and _RATINGS.match(_beginning(path)):
         return "movielens"
     return _FORMAT_OF_SUFFIX.get(suffix)
 
@@ -83,6 +84,18 @@ def uncompressed_name(path: Path) -> str:
 def dataset_name(path: Path) -> str:
     """`ratings` of `ratings.csv.gz`: what a file of one's own is called if nobody says."""
     return Path(uncompressed_name(path)).stem
+
+
+def _beginning(path: Path) -> bytes:
+    """Enough for the first line; what cannot be read is the reader's to say."""
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            content = gzip.GzipFile(fileobj=file) if compressed else file
+            return content.read(_A_LINE).removeprefix(codecs.BOM_UTF8)
+    except (OSError, EOFError, zlib.error):
+        return b""
 
 
 def _bytes(path: Path) -> bytes:
@@ -182,7 +195,7 @@ def _check_adjacency(rows: Rows) -> None:
 def _read_movielens(path: Path, columns: Columns) -> Rows:
     """`user item rating timestamp`: u.data of MovieLens 100K, ratings.dat of 1M and 10M."""
     expected = "`user item rating timestamp`"
-    if _RATINGS.match(_bytes(path)):
+    if _RATINGS.match(_beginning(path)):
         known = Columns(minimum_rating=columns.minimum_rating, positions=(1, 2, 3, 4))
         return read_records(str(path), _text(path), known, "::")
     number, line = _whole_numbers(path, expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ class Execution:
     """Where the parties have their checkpoints."""
     terms: Sequence[Term] = ()
 
-    @property
+    @cached_property
     def machine(self) -> Machine:
+        """One for all that is computed: it has threads of its own."""
         return Machine.with_threads(self.threads)
 
     @property
