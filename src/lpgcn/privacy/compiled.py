@@ -40,11 +40,12 @@ def walk(offsets, values, item_offsets, users, weight, at_offsets, at_values, ou
             listed[values[entry]] = False
 
 
-@_compiled
-def _dot(first, second):
+# Sums in any order, for the sake of wide registers: an attack has no bits to keep.
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def _dot(table, row, second):
     total = 0.0
-    for one in range(len(first)):
-        total += first[one] * second[one]
+    for column in range(table.shape[1]):
+        total += table[row, column] * second[column]
     return total
 
 
@@ -53,17 +54,18 @@ def descended(dictionary, target, ridge, sweeps, between):
     found, rest = np.zeros(len(dictionary)), -target
     curvature = np.empty(len(dictionary))
     for one in range(len(dictionary)):
-        curvature[one] = _dot(dictionary[one], dictionary[one]) + ridge
+        curvature[one] = _dot(dictionary, one, dictionary[one]) + ridge
     for sweep in range(sweeps):
         everywhere = sweep % between == 0
         largest = 0.0
         for one in range(len(dictionary)):
             if not everywhere and found[one] == 0.0:
                 continue
-            slope = _dot(dictionary[one], rest) + ridge * found[one]
+            slope = _dot(dictionary, one, rest) + ridge * found[one]
             change = max(0.0, found[one] - slope / curvature[one]) - found[one]
             if change != 0.0:
-                rest += change * dictionary[one]
+                for column in range(dictionary.shape[1]):
+                    rest[column] += change * dictionary[one, column]
                 found[one] += change
                 largest = max(largest, abs(change))
         if everywhere and largest <= 1e-9 * found.max():
