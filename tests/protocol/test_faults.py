@@ -11,9 +11,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import product
 from operator import or_
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -280,16 +279,26 @@ def whole_run(federation: Any) -> tuple[object, ...]:
     return *found, server.measure("valid"), server.take_loss()
 
 
+MET: Final = (
+    TINY.changed(model="ngcf"),
+    TINY.changed(model="lightgcn", suite="paper"),
+    POOLED.changed(model="lightgcn+", suite="sealed"),
+)
+"""Both losses, both suites, weights that all have in common: what `make test` goes through."""
+
 every_configuration = pytest.mark.parametrize(
     "config",
     [
+        *MET,
         *(
-            TINY.changed(model=model, suite=suite)
-            for model, suite in product(("lightgcn", "lightgcn+"), ("sealed", "paper"))
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (
+                TINY.changed(model="lightgcn"),
+                TINY.changed(model="lightgcn+"),
+                TINY.changed(model="lightgcn+", suite="paper"),
+                POOLED.changed(model="lightgcn", suite="paper"),
+            )
         ),
-        TINY.changed(model="ngcf"),
-        POOLED.changed(model="lightgcn", suite="paper"),
-        POOLED.changed(model="lightgcn+", suite="sealed"),
     ],
     ids=lambda one: f"{one.loss}-{one.model}-{one.suite}",
 )

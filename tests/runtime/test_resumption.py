@@ -134,7 +134,9 @@ def steps_kept(out: Path) -> int:
 )
 @example("lightgcn+", 1, [STEPS_PER_EPOCH + 2, 1, 3])
 @example("lightgcn", 2, [3, STEPS_PER_EPOCH + 3])
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize(
+    "way", [*WAYS[:-1], pytest.param(WAYS[-1], marks=pytest.mark.slow)], ids=str
+)
 def test_stopped_anywhere_within_an_epoch(
     source: Source, way: Way, model: str, every: int, interruptions: list[int]
 ) -> None:
