@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,23 @@ def test_a_run_with_other_settings_is_not_taken_for_this_one(compared: Path, tas
     assert finished(same, out, split.fingerprint) is not None
     assert finished(other, out, split.fingerprint) is None
     assert finished(same, out, "of other data") is None
+
+
+def test_a_run_with_other_settings_is_refused_every_time_and_left_as_it_is(
+    compared: Path, tastes: Path, tmp_path: Path
+) -> None:
+    """The second time it has failed before, with settings that are not those of the run."""
+    out = tmp_path / "out"
+    shutil.copytree(compared / "out" / "fedmf" / "seed-0", out / "fedmf" / "seed-0")
+    (out / "fedmf" / "seed-0" / "summary.json").unlink()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for _ in range(2):
+        done = compare(
+            "--train", str(tastes), "--models", "fedmf", "--epochs", "3", "--dim", "5",
+            "--out", str(out), "--resume", "--threads", "1", "--metrics", "recall@2",
+        )  # fmt: skip
+        assert "fedmf failed" in (out / "table.md").read_text(), done.output
+        assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
 
 
 def test_settings_of_nobody_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lpgcn.config import ConfigError
+from lpgcn.methods.model import Model
 from lpgcn.methods.registry import METHODS, described, find, names
 
 OUTSIDE = '''
@@ -66,6 +68,10 @@ def test_a_package_adds_a_method(outside: Path, tmp_path: Path) -> None:
     # A saved model needs no code of the package that trained it.
     best = lpgcn("recommend", out, "--user", "user-1", "-k", "1", "--json", path=tmp_path / "none")
     assert best.returncode == 0, best.stderr
+    loaded = Model.load(out)
+    assert loaded.config.model == "backwards"
+    [first] = loaded.recommend("user-1", 1)
+    assert first.item == json.loads(best.stdout)["items"][0]["item"]
 
 
 def test_our_names_stay_ours_and_what_is_no_method_is_refused(outside: Path) -> None:

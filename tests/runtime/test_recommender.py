@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import DataError, Ids, Interactions
 from lpgcn.evaluation import Vectors
+from lpgcn.evaluation.scorers.scorer import blocks
 from lpgcn.model.kernels import Floats, Int64
+from lpgcn.runtime.runs import recommendations
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, ModelError, Recommender
 
 FILES = ("config.json", "ids.json", "scorer.safetensors")
@@ -62,7 +65,11 @@ def test_recommends_the_best_items_that_a_user_does_not_have(seed: int, k: int, 
     assert [one.score for one in found] == pytest.approx([scores[item] for item in best])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     seed=st.integers(0, 2**32),
     k=st.sampled_from([1, 3, 10**9]),
@@ -72,6 +79,7 @@ def test_recommends_the_best_items_that_a_user_does_not_have(seed: int, k: int, 
     with_vectors=st.booleans(),
 )
 def test_filters_for_one_and_for_many(
+    monkeypatch: pytest.MonkeyPatch,
     seed: int,
     k: int,
     only: list[int] | None,
@@ -90,6 +98,8 @@ def test_filters_for_one_and_for_many(
         "keep_seen": keep_seen,
     }
     users = [3, 0, 3, 1]
+    # Two users at a time, where a scorer without vectors ranks.
+    monkeypatch.setattr(recommendations, "blocks", partial(blocks, buffer_bytes=2 * 8 * 9))
     names = [f"user {user}" for user in users]
     if not left:
         with pytest.raises(ModelError, match="no item is left"):
