@@ -133,3 +133,13 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
     label = picture(html).get("aria-label")
     assert label == "Loss. a: from 0.5 at epoch 1 to 0.25 at 2."
     assert html.count("<tr>") == 3
+
+
+def test_a_label_stays_within_its_chart() -> None:
+    """And is whole where it is pointed at, and in the table."""
+    label = "owner, heaviest: the means of final vectors → who has its own items elsewhere"
+    html = str(stacked_bars("title", ("AUC",), [(label, [0.5])], "{:.3f}".format))
+    [shown] = re.findall(r'<text[^>]*class="label"[^>]*>([^<]*)</text>', html)
+    assert shown.endswith("…") and label.startswith(shown[:-1].rstrip())
+    assert len(shown) * 6.5 < 400
+    assert html.count(label) >= 3

@@ -23,6 +23,8 @@ _MOST_DECIMALS: Final = 6
 _MOST_DOTS: Final = 40
 _MOST_TIPS: Final = 150
 _MOST_ROWS: Final = 200
+_MOST_LETTERS: Final = 58
+"""Of a label above a bar; the whole of it is in what a pointer shows, and in the table."""
 
 Format = Callable[[float], str]
 
@@ -151,7 +153,7 @@ def stacked_bars(
     drawn: list[Html] = []
     for at, (label, values) in enumerate(rows):
         left, top = 0.0, at * height
-        drawn.append(element("text", label, x=0, y=top + 13, class_="label"))
+        drawn.append(element("text", _shortened(label), x=0, y=top + 13, class_="label"))
         for colour, (part, value) in enumerate(zip(parts, values, strict=True)):
             width = span * value / most
             if value:
@@ -169,6 +171,10 @@ def stacked_bars(
     legend = _legend([(part, colour, False) for colour, part in enumerate(parts)])
     shown = table(title, ["what", *parts, "together"], figures)
     return _figure(title, legend, len(rows) * height, drawn, described, shown)
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= _MOST_LETTERS else f"{label[: _MOST_LETTERS - 1].rstrip()}…"
 
 
 def _bar(title: str, x: float, y: float, width: float, height: float, colour: int = 0) -> Html:
