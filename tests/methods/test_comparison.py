@@ -50,7 +50,7 @@ def compared(tastes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--train", str(tastes), "--models", "popular,bpr,fedmf,p-gcn", "--seeds", "2",
         "--epochs", "3",
         "--dim", "4", "--settings", str(settings), "--out", str(folder / "out"), "--threads", "1",
-        "--jobs", "2", "--metrics", "recall@2,recall@20",
+        "--jobs", "2", "--metrics", "recall@2,recall@20,coverage@2",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     return folder
@@ -75,6 +75,22 @@ def test_the_figures_are_those_of_the_runs(compared: Path) -> None:
         values.append(json.loads(summary)["test"]["recall@20"])
     assert row["metrics"]["recall@20"]["mean"] == pytest.approx(np.mean(values))
     assert row["metrics"]["recall@20"]["deviation"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_what_lists_are_like_is_that_of_the_saved_model(compared: Path) -> None:
+    found = json.loads((compared / "out" / "comparison.json").read_text())
+    row = next(row for row in found["rows"] if row["label"] == "popular")
+    folder = str(compared / "out" / "popular" / "seed-0")
+    evaluated = CliRunner().invoke(main, ["evaluate", folder, "-k", "2", "--json"])
+    coverage = json.loads(evaluated.stdout)["lists"]["coverage@2"]
+    assert row["metrics"]["coverage@2"]["mean"] == coverage
+    assert 0 < coverage < 1
+
+
+def test_models_are_compared_by_their_accuracy(tmp_path: Path) -> None:
+    refused = compare("demo", "--metrics", "gini@20,recall@20", "--out", str(tmp_path / "out"))
+    assert "the first metric is gini@20" in str(refused.exception) + refused.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_done_is_not_done_again_and_what_failed_is(compared: Path, tastes: Path) -> None:

@@ -60,7 +60,13 @@ Examples:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A folder with MODEL.toml for each model that has settings other than its defaults.",
 )
-@click.option("--metrics", type=Names(), default="recall@20,ndcg@20", show_default=True)
+@click.option(
+    "--metrics",
+    type=Names(),
+    default="recall@20,ndcg@20",
+    show_default=True,
+    help="Any of `lpgcn evaluate`, at any K; models are compared by the first.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder of all.")
 @click.option("--resume", is_flag=True, help="Go on with what is in --out.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="At a time.")
@@ -258,14 +264,21 @@ def _show(
 
 def _check_metrics(metrics: Sequence[str]) -> None:
     from lpgcn.evaluation import METRICS
+    from lpgcn.evaluation.beyond_accuracy import BEYOND_ACCURACY
 
+    every = (*METRICS, *BEYOND_ACCURACY)
     for name in metrics:
         kind, _, k = name.partition("@")
-        if kind not in METRICS or not k.isdecimal() or int(k) < 1:
+        if kind not in every or not k.isdecimal() or int(k) < 1:
             raise CompareError(
-                f"{name!r} is no metric; expected one of {', '.join(METRICS)} and a K, such as "
+                f"{name!r} is no metric; expected one of {', '.join(every)} and a K, such as "
                 "recall@20"
             )
+    if metrics[0].partition("@")[0] not in METRICS:
+        raise CompareError(
+            f"the first metric is {metrics[0]}; expected one of accuracy ({', '.join(METRICS)}), "
+            "by which models are compared and searched: put that first"
+        )
 
 
 def _count(word: str) -> int:

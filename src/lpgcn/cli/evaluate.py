@@ -28,6 +28,7 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
 
     DIR is the folder of a finished run. Its test set is read again.
     """
+    from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
     from lpgcn.runtime.runs.run_folder import RunFolder
     from lpgcn.runtime.runs.saved_model import Recommender
 
@@ -35,8 +36,9 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
     model = Recommender.load(folder)
     split = run.source.open()
     cutoffs = sorted(set(at)) or run.config.cutoffs
-    found = model.evaluate(split, cutoffs)
-    lists = model.beyond_accuracy(split, cutoffs)
+    of_users = model.user_metrics(split, cutoffs)
+    found = of_users.mean()
+    lists = beyond_accuracy(of_users.top, split.train.item_degrees, split.n_users, cutoffs)
     if as_json:
         about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
         test = {"test": found.values, "lists": lists, "test_users": found.n_users}

@@ -8,7 +8,7 @@ modulo 2^64. A federation adds the same integers under additive masks and gets t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -65,6 +65,8 @@ class UserMetrics:
 
     users: Int64
     values: dict[str, Float64]
+    top: Int64 = field(repr=False)
+    """The list of each, as `top_items` gave it."""
 
     def mean(self) -> Evaluation:
         totals = (to_fixed_point(values).sum(dtype=np.uint64) for values in self.values.values())
@@ -101,7 +103,7 @@ def user_metrics(
     if len(users) < scorer.n_users:
         masked, heldout = masked.only(users), heldout.only(users)
     top, _ = best_items(scorer, users, masked, max(ks), ranker)
-    return UserMetrics(users, per_user(top, heldout, ks))
+    return UserMetrics(users, per_user(top, heldout, ks), top)
 
 
 def per_user(top: Int64, heldout: Ragged, ks: Sequence[int]) -> dict[str, Float64]:

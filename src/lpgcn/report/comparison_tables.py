@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
+from lpgcn.evaluation import METRICS
 from lpgcn.methods.comparison.results import Figure, PairedTest, Row
 from lpgcn.report.units import duration, metric_name, size
 
@@ -45,17 +46,18 @@ def remarks(rows: Sequence[Row], test: PairedTest | None) -> list[str]:
 
 
 def latex(rows: Sequence[Row], metrics: Sequence[str]) -> str:
-    """The tabular alone, with booktabs' rules; the best of each metric is bold."""
+    """The tabular alone, with booktabs' rules; the most accurate of each metric is bold."""
     finished = [row for row in rows if row.seeds]
     best = {
         name: max((row.metrics[name].mean for row in finished if name in row.metrics), default=0.0)
         for name in metrics
+        if name.partition("@")[0] in METRICS
     }
     lines = [rf"\begin{{tabular}}{{l{'r' * len(metrics)}}}", r"\toprule"]
     lines.append(" & ".join(["Method", *map(metric_name, metrics)]) + r" \\")
     lines.append(r"\midrule")
     for row in rows:
-        figures = [_latex_figure(row.metrics.get(name), best[name]) for name in metrics]
+        figures = [_latex_figure(row.metrics.get(name), best.get(name)) for name in metrics]
         lines.append(" & ".join([_escaped(row.label), *figures]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
@@ -89,7 +91,7 @@ def _figure(figure: Figure) -> str:
     return f"{figure.mean:.4f}{spread}"
 
 
-def _latex_figure(figure: Figure | None, best: float) -> str:
+def _latex_figure(figure: Figure | None, best: float | None) -> str:
     if figure is None:
         return "--"
     mean = f"{figure.mean:.4f}"

@@ -124,11 +124,12 @@ def _row(label: str, outcomes: Sequence[Outcome]) -> Row:
     unfinished = len(outcomes) - len(done) - len(failures)
     if not done:
         return Row(label=label, seeds=0, metrics={}, failures=failures, unfinished=unfinished)
-    names = done[0][1].test
+    measured = [{**summary.test, **summary.lists} for _, summary in done]
+    names = [name for name in measured[0] if all(name in one for one in measured)]
     return Row(
         label=label,
         seeds=len(done),
-        metrics={name: Figure.of([summary.test[name] for _, summary in done]) for name in names},
+        metrics={name: Figure.of([one[name] for one in measured]) for name in names},
         best_epoch=_mean([summary.best_epoch for _, summary in done]),
         rounds=_mean([one.rounds(summary.best_epoch) for one, summary in done]),
         bytes=_mean([one.bytes(summary.best_epoch) for one, summary in done]),

@@ -68,12 +68,13 @@ class Loop:
         run: Run,
         engine: Engine,
         observer: Observer,
-        save: Callable[[], None],
+        save: Callable[[], dict[str, float]],
         checkpoint_every: int | None = None,
         beginning: AbstractContextManager[None] | None = None,
     ) -> None:
-        """`save` is called when the engine has the best parameters; `checkpoint_every` counts
-        steps. A new run begins within `beginning`; without it, one that is there goes on."""
+        """`save` is called when the engine has the best parameters, and says what lists are like
+        where anybody has them all; `checkpoint_every` counts steps. A new run begins within
+        `beginning`; without it, one that is there goes on."""
         self._folder, self._run, self._config = folder, run, run.config
         self._engine, self._observer, self._save = engine, observer, save
         self._every, self._beginning = checkpoint_every, beginning
@@ -220,7 +221,7 @@ class Loop:
         assert best.valid is not None and best.loss is not None
         engine.go_back()
         test = engine.measure("test")
-        self._save()
+        lists = self._save()
         summary = Summary(
             version=__version__,
             dataset=run.source.dataset,
@@ -235,6 +236,7 @@ class Loop:
             valid=best.valid,
             test=test.values,
             test_users=test.n_users,
+            lists=lists,
             traffic=engine.traffic(),
             config=run.config,
         )

@@ -93,6 +93,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     valid: dict[str, float]
     test: dict[str, float]
     test_users: int
+    lists: dict[str, float] = {}
+    """What the test's lists are like (`beyond_accuracy`), where somebody has them all."""
     traffic: TrafficSummary | None = None
     config: Config | None = None
     """With the seed. Summaries that are older than this field have none."""

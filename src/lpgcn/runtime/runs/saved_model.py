@@ -16,10 +16,8 @@ from lpgcn.evaluation import (
     Scorer,
     UserMetrics,
     Vectors,
-    best_items,
     user_metrics,
 )
-from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
 from lpgcn.evaluation.scorers import restored
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats, Int64
@@ -186,15 +184,6 @@ class Recommender:
         masked = self._masked(split, part)
         heldout = split.parts[part].by_user
         return user_metrics(self.scorer, masked, heldout, at, ranker)
-
-    def beyond_accuracy(
-        self, split: Split, at: Sequence[int], part: Part = "test"
-    ) -> dict[str, float]:
-        """Coverage, Gini, novelty and popularity of the lists that `evaluate` measures."""
-        masked, users = self._masked(split, part), np.flatnonzero(split.parts[part].user_degrees)
-        ranker = Machine.with_threads().ranker
-        top, _ = best_items(self.scorer, users, masked.only(users), max(at), ranker)
-        return beyond_accuracy(top, split.train.item_degrees, split.n_users, at)
 
     def _masked(self, split: Split, part: Part) -> Ragged:
         """What a ranking leaves out, of the data set that the model was trained on."""

@@ -114,9 +114,10 @@ def serve(
             watch=observer.stage_began,
         )
 
-        def predict() -> None:
-            """Everybody gets what it needs to recommend on its own device."""
+        def predict() -> dict[str, float]:
+            """Everybody gets what it needs to recommend on its own device, and has its own list."""
             engine.server.predict(engine.server.term.members.tolist())
+            return {}
 
         loop = Loop(run_folder, run, engine, observer, predict, serving.checkpoint_every)
         summary = loop.finish()

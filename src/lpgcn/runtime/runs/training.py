@@ -16,6 +16,7 @@ from lpgcn.config import Config
 from lpgcn.data import Columns, Split, Splitting, make_split
 from lpgcn.data.features import features_of, sized, with_features
 from lpgcn.evaluation import Scorer
+from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
 from lpgcn.files import check_output
 from lpgcn.model.kernels import Floats
 from lpgcn.plan import Plan, TokenGraph
@@ -152,7 +153,8 @@ def train(
         engine = engine_for(split, config, how)
         stack.callback(engine.close)
 
-        def save() -> None:
+        def save() -> dict[str, float]:
+            lists: dict[str, float] = {}
             if inspector := engine.inspector():
                 rows = _folding(split, engine, how.machine)
                 model = _model(split, config, inspector.scorer(), rows)
@@ -161,6 +163,10 @@ def train(
                     ranker = how.machine.ranker
                     found = model.user_metrics(split, config.cutoffs, ranker=ranker)
                     folder.write_user_metrics(split.user_ids, found)
+                    popularity, at = split.train.item_degrees, config.cutoffs
+                    if (found.top >= 0).any():
+                        lists = beyond_accuracy(found.top, popularity, split.n_users, at)
+            return lists
 
         observer.data_read(split)
         beginning = (
