@@ -19,7 +19,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam, Gradient
 from lpgcn.model.grid import Grid, GridError
-from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.model.kernels import LARGEST_PART, Float64, Floats, Int64, Kernels
 from lpgcn.random import Purpose, bits
 
 Shape = tuple[int, int]
@@ -28,8 +28,6 @@ Sums = dict[str, Int64]
 MAPS: Final = {"users": "user_map", "items": "item_map"}
 """Which matrix maps the features of the nodes of a kind to e^(0): see `model.features`."""
 _FINER: Final = 8
-_LARGEST: Final = 2**45
-"""Of a node's part: some hundred of them are exact in float64."""
 
 
 class Weights:
@@ -74,7 +72,7 @@ class WeightSums:
     def of(self, name: str, left: Float64, right: Float64) -> Int64:
         """Σ_n left_n ⊗ right_n over the rows."""
         sums, largest = self.kernels.outer_sums(left, right, self.grid.steps)
-        limit = min(_LARGEST, 2**62 // max(1, self.nodes))
+        limit = min(LARGEST_PART, 2**62 // max(1, self.nodes))
         if not largest < limit:
             raise GridError(
                 f"the gradient of {name}: a node's part of {largest * self.grid.unit:.6g}, "

@@ -26,6 +26,9 @@ BETA2: Final = 0.999
 EPSILON: Final = 1e-8
 ROUNDING: Final = 1.5 * 2.0**12
 """To add this to a number from 0 to 1, and to take it away again, leaves a multiple of 2^-40."""
+LARGEST_PART: Final = 2**45
+ROWS_A_PART: Final = 2**8
+"""So many whole numbers below the largest part add up exactly in float64."""
 
 
 class Lookup(NamedTuple):
@@ -127,7 +130,7 @@ class Kernels(Protocol):
 
     def outer_sums(self, left: Float64, right: Float64, steps: float) -> tuple[Int64, float]:
         """Σ_r rint(left[r, k] · (right[r, c] · steps)), and the largest magnitude of what is added:
-        infinite, if one is no number. Sums are not to be used if it is 2^45 or more."""
+        infinite, if one is no number. Sums are not to be used if it is LARGEST_PART or more."""
         ...
 
     def adam(

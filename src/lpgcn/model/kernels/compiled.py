@@ -21,6 +21,7 @@ from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
+    ROWS_A_PART,
     Bits,
     Compared,
     Float64,
@@ -30,7 +31,7 @@ from lpgcn.model.kernels import (
     Lookup,
     Pooled,
 )
-from lpgcn.model.kernels.maps import ROWS_A_PART, add_outer, multiply
+from lpgcn.model.kernels.maps import add_outer, multiply
 from lpgcn.model.kernels.pool import USERS_A_PART, compare, lay_out, look_up
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-ROWS_A_PART = 256
-"""Of a table, for one thread at a time; so many numbers below 2^45 add up exactly in float64."""
+from lpgcn.model.kernels import ROWS_A_PART
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 _AT_ONCE = np.uint64(4)

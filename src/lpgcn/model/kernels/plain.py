@@ -11,7 +11,9 @@ from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
+    LARGEST_PART,
     ROUNDING,
+    ROWS_A_PART,
     Bits,
     Compared,
     Float64,
@@ -25,9 +27,6 @@ from lpgcn.ragged import Ragged
 
 _FEW_ROWS = 8
 """Of which all products with a matrix are laid out at once."""
-_LARGEST_PART = 2.0**45
-_ROWS_A_PART = 256
-"""So many whole numbers below the largest part add up exactly in float64."""
 _ENTRIES_A_COLUMN = 60
 """How many entries `reduceat` adds in the time that it takes to begin a column."""
 
@@ -132,10 +131,10 @@ class Plain:
         # Rounding keeps the order: the largest of a row's parts is that of its two largest numbers.
         largest = _largest(np.rint(np.abs(left).max(axis=1) * np.abs(scaled).max(axis=1)))
         total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
-        if not largest < _LARGEST_PART:
+        if not largest < LARGEST_PART:
             return total, largest
-        for first in range(0, len(left), _ROWS_A_PART):
-            rows = slice(first, first + _ROWS_A_PART)
+        for first in range(0, len(left), ROWS_A_PART):
+            rows = slice(first, first + ROWS_A_PART)
             total += _added_up(left[rows], scaled[rows]).astype(np.int64)
         return total, largest
 
