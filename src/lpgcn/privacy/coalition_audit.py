@@ -47,6 +47,7 @@ def lines(
         "a step's negatives": view.before(deployment.validated),
         "a validation's final vectors": view,
     }
+    guesses: dict[str, Guess] = {}
     for moment, at in moments.items():
         finals = final_vectors.latest(at)
         if finals is None and moment != "names and bits":
@@ -54,9 +55,11 @@ def lines(
         found = {**scores, **_from_vectors(at, finals, lists, deployment)}
         if at is view and solved is not None:
             found["linear"] = solved
-        guesses = {
+        # What was guessed before can be guessed still, where more to combine is no better.
+        found_out = {**found, f"combination with {moment}": weighed(lists, found, bits)}
+        guesses |= {
             name: Guess(lists, certain(score, bits), truth).only(others)
-            for name, score in {**found, "combination": weighed(lists, found, bits)}.items()
+            for name, score in found_out.items()
         }
         strongest = max(guesses, key=lambda name: _mean_auc(guesses[name]))
         yield line_of(
