@@ -19,12 +19,12 @@ from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 
-STRIPS = 8
+STRIPS = 16
 """How many of them make a panel."""
 
 PANEL = STRIPS * STRIP
 
-USERS_A_PART = 128
+USERS_A_PART = 20 * TILE
 """A panel comes from the memory once for so many users."""
 
 

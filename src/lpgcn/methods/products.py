@@ -14,7 +14,7 @@ from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.model.kernels.threads import Threads
 
-ROWS = 64
+ROWS = 16 * TILE
 """That a thread takes at a time: with a strip of R they are in its cache."""
 
 

@@ -19,7 +19,7 @@ from lpgcn.model.kernels import ROUNDING, Compared, Float64, Floats, Int64, Pool
 from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.ragged import Ragged
 
-BLOCK = 32
+BLOCK = 6 * TILE
 """Users at a time."""
 USERS_A_PART = 2 * BLOCK
 
@@ -144,7 +144,9 @@ def _multiply_back(start, count, slopes, users, columns, sums, answers):
     """Σ_j s_uj pool_j for each user, and Σ_u s_uj user_u for each that is answered."""
     d = sums.shape[1]
     products = np.empty((TILE, STRIP), np.float64)
-    turned = np.ascontiguousarray(slopes[:, : len(answers)].T)
+    turned = np.zeros((len(answers), BLOCK))
+    for j in range(min(len(answers), slopes.shape[1])):
+        turned[j] = slopes[:, j]
     their = np.zeros((BLOCK, STRIP), np.float64)
     for s in range(len(columns)):
         width = min(STRIP, d - s * STRIP)
