@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lpgcn.cli.terminal import show, table
@@ -14,6 +14,14 @@ ROWS = st.lists(
 )
 
 
+@example(
+    rows=[
+        ("a", "0 KB", "0 KB", "10,000,000 KB", "100,000,000 KB", "0 KB", "10,000,000 KB"),
+        ("a", "0 KB", "10,000,000 KB", "0 KB", "0 KB", "0 KB", "0 KB"),
+        ("a", "1,000,000 KB", "0 KB", "0 KB", "0 KB", "100,000,000 KB", "0 KB"),
+    ],
+    title="a",
+)
 @given(rows=ROWS, title=st.lists(WORDS, min_size=1, max_size=5).map(" ".join))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_no_name_and_no_figure_is_cut(

@@ -161,7 +161,16 @@ class Interrupting(Observer):
             raise InterruptedRunError
 
 
-@pytest.mark.parametrize("model", TRAINED)
+@pytest.mark.parametrize(
+    "model",
+    [
+        # Three runs each, of those that take longest.
+        pytest.param(
+            model, marks=pytest.mark.slow if model in ("ncf", "fedncf", "perfedrec") else ()
+        )
+        for model in TRAINED
+    ],
+)
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(
     model: str, tastes: Path, tmp_path: Path
 ) -> None:

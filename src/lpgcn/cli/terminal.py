@@ -42,16 +42,9 @@ def say(message: str, *, style: str = "", label: str = "") -> None:
 
 def show(*parts: RenderableType) -> None:
     """The result for people."""
-    from rich.measure import Measurement
-
     for part in parts:
-        screen = console(stderr=False)
         # A figure that is cut is none: a table that is too wide goes beyond the edge.
-        wide = screen.options.update(max_width=_WIDEST)
-        needed = Measurement.get(screen, wide, part).minimum
-        is_text = isinstance(part, str)
-        width = None if is_text else max(screen.width, needed)
-        screen.print(part, soft_wrap=is_text, width=width, crop=False)
+        console(stderr=False).print(part, soft_wrap=isinstance(part, str), crop=False)
 
 
 def print_json(result: Any) -> None:
@@ -64,6 +57,7 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
     from rich import box
     from rich.cells import cell_len
     from rich.console import Group
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -76,16 +70,21 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
         cells = [row[place] for row in rows]
         figures = all(cell[:1] in "-–≥0123456789" for cell in cells)
         whole = figures or place == 0
-        # The longest cell, or the longest word of the heading.
-        width = max(1, *map(cell_len, (*cells, *header.split())))
+        # The longest cell, or the heading; of a table that is too wide, its longest word.
+        heading = header.split() if is_wide else [header]
+        width = max(1, *map(cell_len, (*cells, *heading)))
         made.add_column(
             "\n".join(textwrap.wrap(header, width)) if whole and is_wide else header,
             justify="right" if figures else "left",
             no_wrap=whole,
-            min_width=width if whole else None,
+            width=width if whole else None,
         )
     for row in rows:
         made.add_row(*row)
+    if is_wide:
+        screen = console(stderr=False)
+        unbounded = screen.options.update(max_width=_WIDEST)
+        made.width = max(screen.width, Measurement.get(screen, unbounded, made).minimum)
     return Group(Text(title, style="italic"), made) if title else made
 
 
