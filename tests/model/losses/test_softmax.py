@@ -19,6 +19,7 @@ from lpgcn.model.grid import Grid, GridError
 from lpgcn.model.kernels import Kernels
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.kernels.pool import BLOCK
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, PoolGradients, Softmax, columns
@@ -517,6 +518,22 @@ def test_slopes_that_may_not_add_up_exactly_are_refused(fits: bool) -> None:
             GridError, match=r"may add up to 2\.097\d+e\+06, expected .*; raise the temperature"
         ):
             softmax.gradients(*given_rows)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_as_many_users_as_are_added_up_at_once_are_bounded(fits: bool) -> None:
+    softmax = Softmax(0.02, 1e9, "float64", 1)
+    each = int(2**53 / (2 * SLOPES.steps / 0.02 * LARGEST["float64"]) / BLOCK) + (not fits)
+    positives = Ragged.from_arrays([np.zeros(each, dtype=np.int64)] * BLOCK)
+    users, row = (np.full((count, 1), float(softmax.radius)) for count in (BLOCK, 1))
+    nothing = Ragged.from_arrays([np.empty(0, dtype=np.int64)] * BLOCK)
+    given_rows = positives, users, row, row, nothing, 1
+    if fits:
+        plain, compiled = (softmax.gradients(*given_rows, by) for by in (Plain(), Compiled()))
+        assert plain.answers[0, 0] == compiled.answers[0, 0] > 0
+    else:
+        with pytest.raises(GridError, match=r"the slopes of a pool may add up to"):
+            softmax.gradients(*given_rows, Compiled())
 
 
 def test_a_vector_too_short_for_its_gradient_is_refused() -> None:

@@ -29,6 +29,9 @@ ROUNDING: Final = 1.5 * 2.0**12
 LARGEST_PART: Final = 2**45
 ROWS_A_PART: Final = 2**8
 """So many whole numbers below the largest part add up exactly in float64."""
+USERS_AT_ONCE: Final = 36
+"""At most so many users' slopes times directions are added up in float64 before they are integers:
+the loss that makes the slopes bounds the sums of so many."""
 
 
 class Lookup(NamedTuple):

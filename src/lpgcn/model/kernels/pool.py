@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lpgcn.model.kernels import ROUNDING, Compared, Float64, Floats, Int64, Pooled
+from lpgcn.model.kernels import ROUNDING, USERS_AT_ONCE, Compared, Float64, Floats, Int64, Pooled
 from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.ragged import Ragged
 
-BLOCK = 6 * TILE
-"""Users at a time."""
+BLOCK = USERS_AT_ONCE // TILE * TILE
+"""Users at a time, in whole tiles."""
 USERS_A_PART = 2 * BLOCK
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")

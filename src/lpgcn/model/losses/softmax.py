@@ -28,7 +28,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.grid import Grid, GridError
-from lpgcn.model.kernels import Float64, Floats, Int64, Kernels, Lookup, Pooled
+from lpgcn.model.kernels import USERS_AT_ONCE, Float64, Floats, Int64, Kernels, Lookup, Pooled
 from lpgcn.model.losses.exponential import exponential
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.ragged import Ragged
@@ -37,8 +37,6 @@ SLOPES: Final = Grid(16, np.int64)
 """The grid of s, and of sums of s·q."""
 _EXACT: Final = 2.0**53
 _DIGIT_BITS: Final = 13
-_USERS_AT_ONCE: Final = 32
-"""By any kernels."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Softmax:
     def _check(self, slopes: Float64) -> None:
         """The slopes of a user's pool add up to those of its positives, and so many users at a time
         are added up in float64: no partial sum is larger than that of those who have most."""
-        most = np.sort(slopes)[-_USERS_AT_ONCE:]
+        most = np.sort(slopes)[-USERS_AT_ONCE:]
         largest = 2 * float(most.sum()) * self._largest
         if not largest < _EXACT:
             raise GridError(
