@@ -36,6 +36,9 @@ MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
 LEAST_TEMPERATURE: Final = 0.075
 """From about .0704 down, e^(−2/τ) is below half of 2^-40, to whose multiples softmax rounds."""
+EXPONENT_STEP: Final = 0.25
+"""Powers of lengths are made of square roots, products and a quotient, which are rounded alike
+everywhere; `pow` is not."""
 PAPERS_OWN: Final = ("lightgcn", "lightgcn+")
 """The backbones that the paper is about."""
 OF_SOFTMAX: Final = ("temperature", "negatives", "negative_weight", "answers", "groups")
@@ -168,6 +171,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         str | None,
         Meta(description="A file of user ids, one a line, that compute nothing for others."),
     ] = None
+    length_exponent: Annotated[
+        float,
+        Meta(
+            ge=0, le=1, multiple_of=EXPONENT_STEP,
+            description="p of the score ‖e_u‖ cos ‖e_i‖^p by which items are ranked: 1 is the "
+            "inner product, 0 the cosine; in quarters.",
+        ),
+    ] = 1.0  # fmt: skip
     at: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...],
         Meta(min_length=1, description="K of the metrics @K."),

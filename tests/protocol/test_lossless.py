@@ -127,6 +127,7 @@ def any_plan(owners: random.Random) -> Planner:
     dim=st.sampled_from([1, 3, 16]),
     dtype=st.sampled_from(["float32", "float64"]),
     virtual_items=st.sampled_from(["0", "1", "5", "1.0x", "3.0x"]),
+    length_exponent=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),
     virtual_draw=st.sampled_from(["uniform", "popularity"]),
     batch_size=st.integers(1, 20),
     mask=st.sampled_from(["train", "train+valid"]),
@@ -159,6 +160,7 @@ def test_any_federation_gives_the_bits_of_the_centralised_model(
     dim=st.sampled_from([1, 3, 16]),
     dtype=st.sampled_from(["float32", "float64"]),
     virtual_items=st.sampled_from(["0", "1", "5", "1.0x", "3.0x"]),
+    length_exponent=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),
     sizes=st.integers(1, 13).flatmap(
         lambda negatives: st.tuples(st.just(negatives), st.none() | st.integers(1, negatives))
     ),

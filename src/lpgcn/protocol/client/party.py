@@ -15,6 +15,7 @@ from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.adam import Adam
 from lpgcn.model.kernels import Floats
 from lpgcn.model.sampling import catalogue, places
+from lpgcn.model.scoring import scoring
 from lpgcn.protocol.client.estate import bequeath, estate_of
 from lpgcn.protocol.client.profile import Device
 from lpgcn.protocol.client.shared import SharedWeights
@@ -45,7 +46,7 @@ class Party(Steps):
     """One verified member of a federation."""
 
     _kept: tuple[Floats, Floats] | None = None
-    """e_u and all e_i of the last prediction."""
+    """e_u and all items of the last prediction, as they are ranked."""
 
     # What is kept, and where to go on.
 
@@ -166,13 +167,16 @@ class Party(Steps):
         return m.Numbers(masked=self._keys.mask(header, values))
 
     def _open_catalogue(self, message: m.Catalogue, header: Header) -> Floats:
-        """The final vectors of all items, by item."""
+        """The final vectors of all items, by item, as they are ranked."""
         n_items, pushed = self._about.n_items, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
         rows = reading.split(message.items, width, "items", count=n_items)
         opened = self._keys.open_finals(pushed, range(n_items), rows)
         by_place = np.frombuffer(b"".join(opened), dtype=self._config.dtype)
-        return by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))]
+        return self._scoring(by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))])
+
+    def _scoring(self, items: Floats) -> Floats:
+        return scoring(items, self._config.length_exponent, self._user.nodes.kernels)
 
     # What the client's own device asks of it; nothing here travels.
 
@@ -190,9 +194,10 @@ class Party(Steps):
         return np.empty(0, dtype=np.int64) if self._owner is None else self._owner.items
 
     def finals(self) -> dict[str, Floats]:
-        """Its final vectors, after a forward pass."""
+        """Its final vectors, after a forward pass, items' as they are ranked."""
         items = self._pass.final_items
-        return {"users": self._final_user()} | ({} if items is None else {"items": items})
+        owned = {} if items is None else {"items": self._scoring(items)}
+        return {"users": self._final_user()} | owned
 
     def prediction(self) -> tuple[Floats, Floats, Int64] | None:
         """e_u and all e_i of the last prediction, and the items that its user has; if there was

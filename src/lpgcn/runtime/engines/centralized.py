@@ -30,6 +30,7 @@ from lpgcn.model.propagation import (
     building_push,
     gradient_of_building,
 )
+from lpgcn.model.scoring import scoring
 from lpgcn.model.weights import Weights, initial_weights, weight_gradients
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.runtime.arrays import packed
@@ -239,9 +240,12 @@ class Centralized:
         return fixed_point.decode(total) / max(1, samples)
 
     def present(self) -> Vectors:
-        """The final vectors of the present parameters."""
+        """The final vectors of the present parameters, items' as they are ranked."""
         users, items = self._propagate()
-        return Vectors(users.finish(items.push).final, items.finish(users.push).final)
+        final, exponent = items.finish(users.push).final, self._config.length_exponent
+        return Vectors(
+            users.finish(items.push).final, scoring(final, exponent, items.nodes.kernels)
+        )
 
     def measure(self, part: Part) -> Evaluation:
         self._vectors = self.present()
