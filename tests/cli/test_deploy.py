@@ -15,7 +15,7 @@ from lpgcn.runtime.hosts.nats.broker import free_port
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("machines", ["loopback", "auto"])
+@pytest.mark.parametrize("machines", ["loopback", pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_walk_through_works(machines: str, tmp_path: Path) -> None:
     """`auto` takes namespaces where there may be some, and loopback elsewhere."""
     here = str(Path(sys.executable).parent)

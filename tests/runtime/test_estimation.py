@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
@@ -272,9 +272,14 @@ def test_a_tally_is_by_client() -> None:
     assert (nobody.rounds, nobody.slowest, nobody.up.tolist()) == (1, 0, [0, 0])
 
 
-@given(st.integers(1, 60), st.integers(0, 3))
-def test_some_users_keep_all_that_they_have(count: int, seed: int) -> None:
-    demo = load("demo")
+@pytest.fixture(scope="module")
+def demo() -> Split:
+    return load("demo")
+
+
+@settings(max_examples=30)
+@given(count=st.integers(1, 60), seed=st.integers(0, 3))
+def test_some_users_keep_all_that_they_have(demo: Split, count: int, seed: int) -> None:
     found = some_users(demo, count, seed)
     assert found.n_users == count
     assert some_users(demo, count, seed).fingerprint == found.fingerprint
@@ -289,8 +294,7 @@ def test_some_users_keep_all_that_they_have(count: int, seed: int) -> None:
     assert items == set(found.item_ids)
 
 
-def test_some_users_are_others_under_another_seed_and_all_at_most() -> None:
-    demo = load("demo")
+def test_some_users_are_others_under_another_seed_and_all_at_most(demo: Split) -> None:
     assert some_users(demo, 50, 0).user_ids != some_users(demo, 50, 1).user_ids
     assert set(some_users(demo, 50, 0).user_ids) < set(some_users(demo, 80, 0).user_ids)
     everybody = some_users(demo, demo.n_users, 0)
