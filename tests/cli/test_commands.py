@@ -60,6 +60,21 @@ def test_evaluate_finds_what_the_training_found(demo: Path) -> None:
     assert set(report("evaluate", demo, "--at", "7")["test"]) == {f"{name}@7" for name in METRICS}
 
 
+def test_one_run_tells_what_every_length_exponent_would_give(demo: Path, tmp_path: Path) -> None:
+    found = report("evaluate", demo, "--length-exponents", "--at", "5")["valid"]
+    assert list(found) == ["0", "0.25", "0.5", "0.75", "1"]
+    trained = json.loads((demo / "summary.json").read_text())
+    assert found["1"]["recall@5"] == trained["valid"]["recall@5"]
+    assert "p = 0.25" in run("evaluate", demo, "--length-exponents").stdout
+    # Another training, which ranks by p itself, to the same epoch.
+    other, epoch = tmp_path / "other", str(trained["best_epoch"])
+    given = ("--length-exponent", "0.5", *QUICK, "--epochs", epoch, "--eval-every", epoch)
+    ranked = report("train", "demo", "--out", other, "--at", "5", *given)
+    assert ranked["valid"]["recall@5"] == found["0.5"]["recall@5"]
+    refused = report("evaluate", other, "--length-exponents", exit_code=2)["error"]["message"]
+    assert "ranked with length-exponent 0.5 already" in refused
+
+
 def test_recommend_gives_what_the_library_gives(demo: Path) -> None:
     found = report("recommend", demo, "--user", "user-7", "-k", "4")
     wanted = lpgcn.Recommender.load(demo).recommend("user-7", 4)

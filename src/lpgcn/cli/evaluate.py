@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lpgcn.cli.terminal import json_option, metrics_table, print_json, show
+from lpgcn.config import EXPONENT_STEP
+
+if TYPE_CHECKING:
+    from lpgcn.data import Split
+    from lpgcn.runtime.runs.saved_model import Recommender
 
 
 @click.command(
     epilog="""\b
 Example:
-  lpgcn evaluate runs/demo --at 5 --at 20""",
+  lpgcn evaluate runs/demo --at 5 --at 20
+  lpgcn evaluate runs/demo --length-exponents""",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
@@ -22,8 +30,14 @@ Example:
     type=click.IntRange(min=1),
     help="K of the metrics @K; as in the run.",
 )
+@click.option(
+    "--length-exponents",
+    "exponents",
+    is_flag=True,
+    help="Instead, the validation set under every length-exponent, of a run without one.",
+)
 @json_option
-def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
+def evaluate(folder: Path, at: tuple[int, ...], exponents: bool, as_json: bool) -> None:
     """Measure a trained model at any K.
 
     DIR is the folder of a finished run. Its test set is read again.
@@ -36,11 +50,20 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
     model = Recommender.load(folder)
     split = run.source.open()
     cutoffs = sorted(set(at)) or run.config.cutoffs
+    about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
+    if exponents:
+        valid = _by_exponent(model, split, cutoffs)
+        columns = {f"p = {p}": values for p, values in valid.items()}
+        title = f"{split.name} · {run.config.model} · validation"
+        if as_json:
+            print_json({**about, "valid": valid})
+        else:
+            show(metrics_table(columns, title))
+        return
     of_users = model.user_metrics(split, cutoffs)
     found = of_users.mean()
     lists = beyond_accuracy(of_users.top, split.train.item_degrees, split.n_users, cutoffs)
     if as_json:
-        about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
         test = {"test": found.values, "lists": lists, "test_users": found.n_users}
         print_json({**about, **test})
         return
@@ -51,3 +74,12 @@ def evaluate(folder: Path, at: tuple[int, ...], as_json: bool) -> None:
         "Coverage: share of the catalogue in some list. Gini: 0 if all items are shown alike. "
         "Novelty: mean −log2 of an item's share of users, in bits. Popularity: its mean users.",
     )
+
+
+def _by_exponent(
+    model: Recommender, split: Split, at: Sequence[int]
+) -> dict[str, Mapping[str, float]]:
+    """The metrics of the validation set under each p."""
+    every = (quarter * EXPONENT_STEP for quarter in range(round(1 / EXPONENT_STEP) + 1))
+    ranked = {f"{p:g}": model.with_length_exponent(p) for p in every}
+    return {p: other.evaluate(split, at, "valid").values for p, other in ranked.items()}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from lpgcn.data import Ids, Interactions, Split
@@ -21,6 +22,8 @@ from lpgcn.evaluation import (
 from lpgcn.evaluation.scorers import restored
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.scoring import scoring
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
@@ -66,6 +69,18 @@ class Recommender:
             f"a model of {self.card.config.model} has no vectors: its scores are of the kind "
             f"{self.card.scorer}; ask it for recommendations, or train one that has vectors"
         )
+
+    def with_length_exponent(self, exponent: float) -> Recommender:
+        """The same vectors with items ranked by another p of `model.scoring`: what a training with
+        it gives, if its validations choose the same epoch."""
+        if (found := self.card.config.length_exponent) != 1:
+            raise ModelError(
+                f"the items of this model are ranked with length-exponent {found} already; "
+                "expected 1: train a model without it, and try exponents on that"
+            )
+        config = self.card.config.changed(length_exponent=exponent)
+        vectors = Vectors(self.vectors.users, scoring(self.vectors.items, exponent, Plain()))
+        return replace(self, card=msgspec.structs.replace(self.card, config=config), scorer=vectors)
 
     def recommend(
         self,
