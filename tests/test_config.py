@@ -42,6 +42,9 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(values)
         case inspect.IntType(ge=least, le=most):
             return st.integers(least, most or 2**31)
+        case inspect.FloatType(ge=least, le=most, multiple_of=float() as step):
+            numbers = st.integers(round((least or 0) / step), round((most or 1e9) / step))
+            return numbers.map(lambda number: number * step)
         case inspect.FloatType(ge=least, gt=above, le=most):
             return st.floats(least or above or 0, most or 1e9, exclude_min=above is not None)
         case inspect.DictType(key_type=key, value_type=value):

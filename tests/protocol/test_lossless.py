@@ -108,6 +108,31 @@ def test_a_federation_diverges_where_a_data_centre_does(
     lossless(federation_of(split_of(train, 2, 7, heldout), config))
 
 
+@pytest.mark.parametrize("exponent", [0.0, 0.25, 1.0])
+def test_predictions_are_ranked_by_the_lengths_that_are_asked_for(
+    federation_of: Make, split_of: Make, centralized_of: Make, exponent: float
+) -> None:
+    split = split_of(TRAIN, 4, 5, HELD_OUT)
+    federation = federation_of(split, POOLED.changed(length_exponent=exponent))
+    federation.train(2)
+    federation.server.predict(range(4))
+    reference = centralized_of(split, federation.config)
+    for number in range(2):
+        reference.step(number, 0, federation.config.lr)
+    expected = reference.present()
+    lengths = np.linalg.norm(expected.items, axis=1)
+    scores = expected.users @ expected.items.T * lengths ** (exponent - 1)
+    for user, client in enumerate(federation.clients):
+        own, items, seen = client.party.prediction()
+        assert own.tobytes() == expected.users[user].tobytes()
+        assert items.tobytes() == expected.items.tobytes()
+        found = client.party.recommend(5)
+        assert {item for item, _ in found} == set(range(5)) - set(seen.tolist())
+        assert [score for _, score in found] == sorted((one for _, one in found), reverse=True)
+        for item, score in found:
+            assert score == pytest.approx(scores[user, item], rel=1e-5)
+
+
 def any_plan(owners: random.Random) -> Planner:
     """Every item with an owner at random."""
 

@@ -34,7 +34,7 @@ Example:
     "--length-exponents",
     "exponents",
     is_flag=True,
-    help="Instead, the validation set under every length-exponent, of a run without one.",
+    help="Measure the validation set instead, with items ranked by each length-exponent.",
 )
 @json_option
 def evaluate(folder: Path, at: tuple[int, ...], exponents: bool, as_json: bool) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from lpgcn.config import EXPONENT_STEP
-from lpgcn.model.kernels import Floats, Kernels
+from lpgcn.model.kernels import Float64, Floats, Kernels
+
+_ROWS_AT_ONCE: Final = 1 << 11
+"""A device has a catalogue in memory, but not several in float64."""
 
 
 def scoring(items: Floats, exponent: float, kernels: Kernels) -> Floats:
@@ -17,11 +22,20 @@ def scoring(items: Floats, exponent: float, kernels: Kernels) -> Floats:
     """
     if exponent == 1:
         return items
-    every = np.arange(len(items))
-    root = np.sqrt(np.sqrt(np.sqrt(kernels.dots(items, items, every, every))))  # ‖e_i‖^¼
-    divisor = root.copy()
-    for _ in range(round((1 - exponent) / EXPONENT_STEP) - 1):
-        divisor *= root
-    # What has no length has no direction, and keeps its score of zero.
-    divisor[divisor == 0] = 1
-    return (items / divisor[:, None]).astype(items.dtype)
+    scaled = np.empty_like(items)
+    for first in range(0, len(items), _ROWS_AT_ONCE):
+        some = items[first : first + _ROWS_AT_ONCE]
+        scaled[first : first + len(some)] = some / _lengths(some, 1 - exponent, kernels)[:, None]
+    return scaled
+
+
+def _lengths(vectors: Floats, exponent: float, kernels: Kernels) -> Float64:
+    """‖e‖^exponent; 1 where e·e is 0, so that what has no length keeps its score of zero."""
+    every = np.arange(len(vectors))
+    squares = kernels.dots(vectors, vectors, every, every)
+    quarter = np.sqrt(np.sqrt(np.sqrt(squares)))
+    power = np.ones_like(quarter)
+    for _ in range(round(exponent / EXPONENT_STEP)):
+        power *= quarter
+    power[squares == 0] = 1
+    return power

@@ -46,7 +46,7 @@ class Party(Steps):
     """One verified member of a federation."""
 
     _kept: tuple[Floats, Floats] | None = None
-    """e_u and all items of the last prediction, as they are ranked."""
+    """e_u and all e_i of the last prediction."""
 
     # What is kept, and where to go on.
 
@@ -141,7 +141,7 @@ class Party(Steps):
         masked = self._about.items("train")
         if part == "test" and self._config.mask == "train+valid":
             masked = np.union1d(masked, self._about.items("valid"))
-        top, _ = top_items(user, items, Ragged.single(masked), max(cutoffs))
+        top, _ = self._top(user, items, masked, max(cutoffs))
         measured = per_user(top, Ragged.single(heldout), cutoffs)
         values = np.array([float(values[0]) for values in measured.values()] + [1.0])
         return self._numbers(header, fixed_point.encode(values * (len(heldout) > 0))), self
@@ -167,16 +167,18 @@ class Party(Steps):
         return m.Numbers(masked=self._keys.mask(header, values))
 
     def _open_catalogue(self, message: m.Catalogue, header: Header) -> Floats:
-        """The final vectors of all items, by item, as they are ranked."""
+        """The final vectors of all items, by item."""
         n_items, pushed = self._about.n_items, Header(header.pass_number, Phase.FINAL)
         width = self._sizes.row(Kind.ITEM_FINAL)
         rows = reading.split(message.items, width, "items", count=n_items)
         opened = self._keys.open_finals(pushed, range(n_items), rows)
         by_place = np.frombuffer(b"".join(opened), dtype=self._config.dtype)
-        return self._scoring(by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))])
+        return by_place.reshape(n_items, -1)[places(catalogue(self._seed, n_items))]
 
-    def _scoring(self, items: Floats) -> Floats:
-        return scoring(items, self._config.length_exponent, self._user.nodes.kernels)
+    def _top(self, user: Floats, items: Floats, masked: Int64, k: int) -> tuple[Int64, Floats]:
+        """The best k items that are not masked, and their scores."""
+        ranked = scoring(items, self._config.length_exponent, self._user.nodes.kernels)
+        return top_items(user, ranked, Ragged.single(masked), k)
 
     # What the client's own device asks of it; nothing here travels.
 
@@ -194,10 +196,9 @@ class Party(Steps):
         return np.empty(0, dtype=np.int64) if self._owner is None else self._owner.items
 
     def finals(self) -> dict[str, Floats]:
-        """Its final vectors, after a forward pass, items' as they are ranked."""
+        """Its final vectors, after a forward pass."""
         items = self._pass.final_items
-        owned = {} if items is None else {"items": self._scoring(items)}
-        return {"users": self._final_user()} | owned
+        return {"users": self._final_user()} | ({} if items is None else {"items": items})
 
     def prediction(self) -> tuple[Floats, Floats, Int64] | None:
         """e_u and all e_i of the last prediction, and the items that its user has; if there was
@@ -208,6 +209,6 @@ class Party(Steps):
         """From the vectors of the last prediction: the best k items and their scores."""
         if self._kept is None:
             raise UnexpectedMessageError("no item vectors yet: ask the server for a prediction")
-        top, scores = top_items(*self._kept, Ragged.single(self._about.items("train")), k)
+        top, scores = self._top(*self._kept, self._about.items("train"), k)
         found = zip(top[0].tolist(), scores[0].tolist(), strict=True)
         return [(item, score) for item, score in found if item >= 0]

@@ -240,18 +240,17 @@ class Centralized:
         return fixed_point.decode(total) / max(1, samples)
 
     def present(self) -> Vectors:
-        """The final vectors of the present parameters, items' as they are ranked."""
+        """The final vectors of the present parameters."""
         users, items = self._propagate()
-        final, exponent = items.finish(users.push).final, self._config.length_exponent
-        return Vectors(
-            users.finish(items.push).final, scoring(final, exponent, items.nodes.kernels)
-        )
+        return Vectors(users.finish(items.push).final, items.finish(users.push).final)
 
     def measure(self, part: Part) -> Evaluation:
-        self._vectors = self.present()
+        self._vectors = found = self.present()
+        items = scoring(found.items, self._config.length_exponent, self._kernels)
         masked = masked_items(self._split, self._config, part).by_user
         heldout = _only(self._split.parts[part], self._members).by_user
-        return evaluate(self._vectors, masked, heldout, self._config.cutoffs, self._ranker)
+        scorer = Vectors(found.users, items)
+        return evaluate(scorer, masked, heldout, self._config.cutoffs, self._ranker)
 
     def keep(self) -> None:
         for name, adam in self._adam.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from lpgcn.evaluation import (
     user_metrics,
 )
 from lpgcn.evaluation.scorers import restored
+from lpgcn.model.backbones import is_backbone
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats, Int64
 from lpgcn.model.kernels.plain import Plain
@@ -70,17 +72,25 @@ class Recommender:
             f"{self.card.scorer}; ask it for recommendations, or train one that has vectors"
         )
 
+    @cached_property
+    def ranking(self) -> Scorer:
+        """What items are ranked by: the vectors of items at the lengths that `model.scoring` gives
+        them."""
+        exponent = self.card.config.length_exponent
+        if exponent == 1:
+            return self.scorer
+        return Vectors(self.vectors.users, scoring(self.vectors.items, exponent, Plain()))
+
     def with_length_exponent(self, exponent: float) -> Recommender:
-        """The same vectors with items ranked by another p of `model.scoring`: what a training with
-        it gives, if its validations choose the same epoch."""
-        if (found := self.card.config.length_exponent) != 1:
+        """The same vectors, ranked by another p: what a training with it gives, if its validations
+        choose the same epoch."""
+        if not is_backbone(self.card.config.model):
             raise ModelError(
-                f"the items of this model are ranked with length-exponent {found} already; "
-                "expected 1: train a model without it, and try exponents on that"
+                f"a model of {self.card.config.model} has no length-exponent; expected one of a "
+                "backbone, such as lightgcn"
             )
         config = self.card.config.changed(length_exponent=exponent)
-        vectors = Vectors(self.vectors.users, scoring(self.vectors.items, exponent, Plain()))
-        return replace(self, card=msgspec.structs.replace(self.card, config=config), scorer=vectors)
+        return replace(self, card=msgspec.structs.replace(self.card, config=config))
 
     def recommend(
         self,
@@ -103,10 +113,10 @@ class Recommender:
         if history is not None:
             if user is not None:
                 raise ModelError(f"found the user {user!r} and a history; give one of both")
-            scorer: Scorer = Vectors(self.fold_in(history)[None], self.vectors.items)
+            scorer: Scorer = self._folded(history)
             row, seen = np.array([0]), Ragged.single(self._indices(history))
         elif user is not None:
-            scorer, row = self.scorer, np.array([self.user_ids.index_of(user, "user")])
+            scorer, row = self.ranking, np.array([self.user_ids.index_of(user, "user")])
             seen = self.seen.by_user.only(row)
         else:
             raise ModelError("found no user; give the id of one, or the items of a new one")
@@ -134,7 +144,7 @@ class Recommender:
         seen = self.seen.by_user.only(rows)
         masked = Ragged.from_lengths(np.zeros(len(rows)), seen.values[:0]) if keep_seen else seen
         among, ranker = self._among(items, exclude), Machine.with_threads().ranker
-        top, scores = ranked(self.scorer, rows, masked, k, among, ranker)
+        top, scores = ranked(self.ranking, rows, masked, k, among, ranker)
         return Recommendations.of(self.user_ids.values[rows], top, scores, self.item_ids)
 
     def score(self, user: int | str, items: Collection[int | str]) -> list[Recommendation]:
@@ -165,6 +175,11 @@ class Recommender:
         if not history:
             raise ModelError("found an empty history; expected one item or more")
         return fold_in(self.folding, self._indices(history))
+
+    def _folded(self, history: Collection[int | str]) -> Vectors:
+        user, ranking = self.fold_in(history), self.ranking
+        assert isinstance(ranking, Vectors), "whoever is folded in has a vector"
+        return Vectors(user[None], ranking.items)
 
     def _indices(self, items: Collection[int | str]) -> Int64:
         """Rising, each once."""
@@ -198,7 +213,7 @@ class Recommender:
         ranker = ranker or Machine.with_threads().ranker
         masked = self._masked(split, part)
         heldout = split.parts[part].by_user
-        return user_metrics(self.scorer, masked, heldout, at, ranker)
+        return user_metrics(self.ranking, masked, heldout, at, ranker)
 
     def _masked(self, split: Split, part: Part) -> Ragged:
         """What a ranking leaves out, of the data set that the model was trained on."""
