@@ -46,6 +46,16 @@ def test_bits_are_the_same_alone_and_among_others(items: Floats, exponent: float
         assert scoring(one[None], exponent, Plain()).tobytes() == plain[row].tobytes()
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7, 8])
+def test_bits_do_not_depend_on_how_many_rows_there_are_at_once(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = np.random.default_rng(5).normal(size=(7, 3)).astype(np.float32)
+    whole = scoring(items, 0.25, Plain())
+    monkeypatch.setattr("lpgcn.model.scoring._ROWS_AT_ONCE", rows)
+    assert scoring(items, 0.25, Plain()).tobytes() == whole.tobytes()
+
+
 def test_one_is_the_inner_product_itself() -> None:
     items = np.ones((3, 2), np.float32)
     assert scoring(items, 1.0, Plain()) is items

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
@@ -277,7 +277,6 @@ def demo() -> Split:
     return load("demo")
 
 
-@settings(max_examples=30)
 @given(count=st.integers(1, 60), seed=st.integers(0, 3))
 def test_some_users_keep_all_that_they_have(demo: Split, count: int, seed: int) -> None:
     found = some_users(demo, count, seed)

@@ -81,5 +81,6 @@ def _by_exponent(
 ) -> dict[str, Mapping[str, float]]:
     """The metrics of the validation set under each p."""
     every = (quarter * EXPONENT_STEP for quarter in range(round(1 / EXPONENT_STEP) + 1))
-    ranked = {f"{p:g}": model.with_length_exponent(p) for p in every}
-    return {p: other.evaluate(split, at, "valid").values for p, other in ranked.items()}
+    return {
+        f"{p:g}": model.with_length_exponent(p).evaluate(split, at, "valid").values for p in every
+    }

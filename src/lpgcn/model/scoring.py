@@ -17,8 +17,8 @@ def scoring(items: Floats, exponent: float, kernels: Kernels) -> Floats:
     """e_i ‖e_i‖^(p−1), so that y_ui = e_u·e_i ‖e_i‖^(p−1) = ‖e_u‖ cos(e_u, e_i) ‖e_i‖^p.
 
     p = 1 is the inner product (Eq. 4), p = 0 ranks by the cosine. The loss that is trained on
-    cosines says nothing about lengths: the graph makes them, longer for items with many users, and
-    how much of that the ranking should take is a setting.
+    cosines says nothing about lengths: the graph makes them, longer for items with many users,
+    whose sum is divided by √|U_i| only (Eq. 1). How much of that a ranking takes is a setting.
     """
     if exponent == 1:
         return items
