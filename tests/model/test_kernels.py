@@ -60,6 +60,14 @@ class Case:
         """The integers, 0 where a row is not present."""
         return self.integers * self.present[:, None].astype(self.integers.dtype)
 
+    def averages_by_bound(self, kernels: Kernels, bits: int) -> Any:
+        """Of numbers so many bits smaller: they are added up in parts of about 2^(bits + 1)."""
+        rows = self.few >> bits
+        largest = int(np.abs(rows).max(initial=0))
+        return kernels.averages(
+            self.segments, rows, self.factor, largest=largest, present=self.present
+        )
+
     def only(self, rows: Any) -> Case:
         """What somebody has who has these segments and no others."""
         entries = Ragged(self.segments.offsets, np.arange(len(self.weights))).only(rows).values
@@ -76,7 +84,8 @@ class Case:
         return [
             kernels.sums(self.segments, self.integers),
             kernels.averages(self.segments, self.integers, self.factor),
-            kernels.averages(self.segments, self.few, self.factor, self.present),
+            kernels.averages(self.segments, self.few, self.factor, present=self.present),
+            *(self.averages_by_bound(kernels, bits) for bits in (3, 4, 12)),
             kernels.weighted_sums(self.segments, self.floats, self.weights, STEPS),
         ]
 
@@ -159,8 +168,12 @@ def test_the_largest_numbers_do_not_overflow(d: int, sign: int, kernels: Kernels
     rows = np.full((2, d), largest, dtype=np.int32)
     segments = Ragged.from_lengths([1000, 3], np.arange(1003) % 2)
     assert (kernels.sums(segments, rows) == [[1000 * largest], [3 * largest]]).all()
-    averages = kernels.averages(segments, rows, 1 / segments.lengths)
-    assert (averages == largest).all()
+    for known in (None, *((2**31 - 1) >> bits for bits in range(5))):
+        number = largest if known is None else sign * known
+        averages = kernels.averages(
+            segments, np.full_like(rows, number), 1 / segments.lengths, largest=known
+        )
+        assert (averages == number).all()
 
 
 @each_precision

@@ -149,9 +149,15 @@ class Step:
     ) -> dict[str, list[Any]]:
         pushed = {kind: self.together(kind, [one.push for one in passes[kind]]) for kind in KINDS}
         self.pushes += pushed.values()
+        largest = {kind: max(one.largest for one in passes[kind]) for kind in KINDS}
+        for kind in KINDS:
+            assert np.abs(pushed[kind].astype(np.int64)).max() <= largest[kind]
         return {
             kind: [
-                getattr(one, absorb)(np.ascontiguousarray(pushed[OTHER[kind]][party.senders]))
+                getattr(one, absorb)(
+                    np.ascontiguousarray(pushed[OTHER[kind]][party.senders]),
+                    largest=largest[OTHER[kind]],
+                )
                 for one, party in zip(passes[kind], self.parties[kind], strict=True)
             ]
             for kind in KINDS
@@ -167,9 +173,11 @@ class Step:
         if self.builds:
             table = case.table("building")
             sent = [building_push(table[party.own], party.nodes) for party in parties["items"]]
-            arrived = self.together("items", sent)
+            arrived = self.together("items", [rows for rows, _ in sent])
+            largest = max(one for _, one in sent)
             started["users"] = [
-                party.nodes.build(arrived[party.senders]) for party in parties["users"]
+                party.nodes.build(arrived[party.senders], largest=largest)
+                for party in parties["users"]
             ]
         return started
 
@@ -369,7 +377,7 @@ def test_rows_that_are_known_to_be_zero_need_not_be_added(
         other = ends[OTHER[kind]]
         present = np.zeros(len(other.push), dtype=np.bool_)
         present[other.loss.rows] = True
-        few, every = ends[kind].absorb(other.push, present), ends[kind].absorb(other.push)
+        few, every = ends[kind].absorb(other.push, present=present), ends[kind].absorb(other.push)
         assert few.push.tobytes() == every.push.tobytes()
 
 

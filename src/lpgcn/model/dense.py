@@ -48,7 +48,9 @@ class DenseNodes(Nodes):
     def begin(self, initial: Floats, weights: Weights | None = None) -> Forward:
         return self._begun(initial.astype(np.float64), weights)
 
-    def build(self, arrived: Integers, weights: Weights | None = None) -> Forward:
+    def build(
+        self, arrived: Integers, weights: Weights | None = None, largest: int | None = None
+    ) -> Forward:
         sums = self.sums(arrived, self.forward_grid, "building users")
         return self._begun(sums * (self.building * self.forward_grid.unit)[:, None], weights)
 
@@ -93,7 +95,7 @@ class DenseForward(Forward):
         assert isinstance(self.nodes, DenseNodes)
         return self.nodes
 
-    def absorb(self, arrived: Integers) -> Forward:
+    def absorb(self, arrived: Integers, largest: int | None = None) -> Forward:
         nodes, number = self.dense, len(self.messages)
         messages, vectors = self._mapped(arrived, None)
         push = nodes.rounded(vectors, nodes.sent, self.grid, f"layer {number + 1} forward")
@@ -115,7 +117,9 @@ class DenseForward(Forward):
             messages += nodes.loop[which, None] * own
         return messages, nodes.backbone.layer(number, own, messages, self.weights)
 
-    def finish(self, arrived: Integers, rows: Int64 | None = None) -> Forward:
+    def finish(
+        self, arrived: Integers, rows: Int64 | None = None, largest: int | None = None
+    ) -> Forward:
         messages, vectors = self._mapped(arrived, rows)
         every = np.arange(len(self.nodes)) if rows is None else rows
         before = self.vectors if rows is None else [one[rows] for one in self.vectors]
@@ -163,7 +167,9 @@ class DenseBackward(Backward):
         at = np.searchsorted(last.rows, rows)
         return self._pulled(rows, last.messages[at], last.vectors[at], gradient)
 
-    def absorb(self, arrived: Integers, present: Bits | None = None) -> Backward:
+    def absorb(
+        self, arrived: Integers, largest: int | None = None, present: Bits | None = None
+    ) -> Backward:
         forward, nodes, layer = self.dense_forward, self.dense_forward.dense, self.layer - 1
         sums = nodes.sums(arrived, self.grid, self.where)
         gradient = self.own + sums * (nodes.sent * self.grid.unit)[:, None]

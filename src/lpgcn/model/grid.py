@@ -76,10 +76,16 @@ class Grid:
         self, rows: Floats | Int64, factor: Float64, where: str, kernels: Kernels
     ) -> Integers:
         """The nearest integers to factor_r · row, in steps of the grid; `where` is for errors."""
+        return self.rounded(rows, factor, where, kernels)[0]
+
+    def rounded(
+        self, rows: Floats | Int64, factor: Float64, where: str, kernels: Kernels
+    ) -> tuple[Integers, int]:
+        """The same, and the largest magnitude."""
         rounded, largest = kernels.rounded(rows, factor, self.integer)
         if largest > self.largest:
             self._refuse(largest, where)
-        return rounded
+        return rounded, int(largest)
 
     def fit(self, sums: Integers, where: str) -> Integers:
         """Sums as integers that travel."""

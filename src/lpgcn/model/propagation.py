@@ -64,7 +64,8 @@ class Nodes:
         """e^(0) are parameters of these nodes, and what their features add."""
         mapped = self.mapped(weights)
         vectors = initial if mapped is None else initial + mapped
-        return Forward(self, (self._first_push(vectors),), mapped=mapped)
+        push, largest = self._first_push(vectors)
+        return Forward(self, (push,), largest, mapped=mapped)
 
     def mapped(self, weights: Weights | None) -> Float64 | None:
         """features·Θ, where these nodes have features."""
@@ -73,18 +74,21 @@ class Nodes:
         assert weights is not None, "features are mapped"
         return self.features.mapped(weights)
 
-    def _first_push(self, vectors: Floats) -> Integers:
+    def _first_push(self, vectors: Floats) -> tuple[Integers, int]:
         grid, where = self.forward_grid, f"layer 0 forward, {self.name}"
-        return grid.round(vectors, self.scale * grid.steps, where, self.kernels)
+        return grid.rounded(vectors, self.scale * grid.steps, where, self.kernels)
 
-    def build(self, arrived: Integers, weights: Weights | None = None) -> Forward:
+    def build(
+        self, arrived: Integers, weights: Weights | None = None, largest: int | None = None
+    ) -> Forward:
         """e^(0) = |I_u|^-½ Σ W_i (Eq. 6), from the W_i that arrived, on the forward grid; and what
         features add."""
-        grid, where = self.forward_grid, "building users"
-        push, mapped = self.averages(arrived, grid, where), self.mapped(weights)
+        grid, where, mapped = self.forward_grid, "building users", self.mapped(weights)
+        push = self.averages(arrived, grid, where, largest=largest)
         if mapped is not None:
-            push = grid.fit(push.astype(np.int64) + self._first_push(mapped), where)
-        return Forward(self, (push,), mapped=mapped)
+            more, largest = self._first_push(mapped)[0], None
+            push = grid.fit(push.astype(np.int64) + more, where)
+        return Forward(self, (push,), largest, mapped=mapped)
 
     def from_loss(self, loss: LossGradient, layer: int) -> Integers:
         """∂Loss/∂e^(l)·s of the nodes that the batch touches."""
@@ -99,10 +103,15 @@ class Nodes:
             grid.check_sums(largest_magnitude(rows), longest, f"{where}, {self.name}")
 
     def averages(
-        self, arrived: Integers, grid: Grid, where: str, present: Bits | None = None
-    ) -> Integers:
-        self.check_sums(arrived, self.segments, grid, where)
-        return self.kernels.averages(self.segments, arrived, self.inverse_degree, present)
+        self, arrived: Integers, grid: Grid, where: str, *, rows: Int64 | None = None,
+        largest: int | None = None, present: Bits | None = None,
+    ) -> Integers:  # fmt: skip
+        """Of all nodes or of some, by what is known of that which arrived (see `Kernels`)."""
+        segments, factor = self.segments, self.inverse_degree
+        if rows is not None:
+            segments, factor = segments.only(rows), factor[rows]
+        self.check_sums(arrived, segments, grid, where)
+        return self.kernels.averages(segments, arrived, factor, largest=largest, present=present)
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,8 @@ class Forward:
     nodes: Nodes
     pushes: tuple[Integers, ...]
     """Of all layers so far."""
+    largest: int | None = None
+    """No magnitude in the last push is above it, where that is known."""
     finals: Floats | None = None
     """After the last layer: e, of all nodes or of some."""
     mapped: Float64 | None = None
@@ -131,29 +142,29 @@ class Forward:
         """What the nodes send in the next exchange."""
         return self.pushes[-1]
 
-    def absorb(self, arrived: Integers) -> Forward:
-        """One layer: Eq. 1 for users, Eq. 2 for items."""
-        push = self.nodes.averages(arrived, self.grid, self.where)
-        return Forward(self.nodes, (*self.pushes, push), mapped=self.mapped)
+    def absorb(self, arrived: Integers, largest: int | None = None) -> Forward:
+        """One layer: Eq. 1 for users, Eq. 2 for items. No average is above the `largest` magnitude
+        that arrived."""
+        push = self.nodes.averages(arrived, self.grid, self.where, largest=largest)
+        return Forward(self.nodes, (*self.pushes, push), largest, mapped=self.mapped)
 
     @property
     def final(self) -> Floats:
         assert self.finals is not None, "the last layer comes before the final vectors"
         return self.finals
 
-    def finish(self, arrived: Integers, rows: Int64 | None = None) -> Forward:
+    def finish(
+        self, arrived: Integers, rows: Int64 | None = None, largest: int | None = None
+    ) -> Forward:
         """The last layer, and e = Σ_l α_l e^(l) (Eq. 3) of all nodes or of some, rising."""
-        nodes, every = self.nodes, slice(None)
-        which = every if rows is None else rows
-        segments = nodes.segments if rows is None else nodes.segments.only(rows)
-        nodes.check_sums(arrived, segments, self.grid, self.where)
-        last = nodes.kernels.averages(segments, arrived, nodes.inverse_degree[which])
+        nodes, which = self.nodes, slice(None) if rows is None else rows
+        last = nodes.averages(arrived, self.grid, self.where, rows=rows, largest=largest)
         weights, factor = nodes.linear.readout_weights
         total = last * weights[-1]
         for push, weight in zip(self.pushes, weights, strict=False):
             total += weight * (push if rows is None else push.take(rows, axis=0))
         total *= (nodes.unscale[which] * (self.grid.unit * factor))[:, None]
-        return Forward(nodes, self.pushes, total.astype(nodes.dtype), self.mapped)
+        return replace(self, finals=total.astype(nodes.dtype))
 
     def initial(self, rows: Int64) -> Float64:
         """e^(0) of some nodes, as it was pushed."""
@@ -178,7 +189,7 @@ class Forward:
         if len(loss.rows) < len(nodes):
             push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
             push[loss.rows] = from_loss
-        return Backward(self, loss, from_loss, nodes.layers, push)
+        return Backward(self, loss, from_loss, nodes.layers, push, _largest(from_loss))
 
 
 @dataclass(frozen=True)
@@ -192,6 +203,8 @@ class Backward:
     layer: int
     push: Integers
     """What the nodes send in the next exchange."""
+    largest: int | None = None
+    """No magnitude in it is above that, where it is known."""
 
     @property
     def grid(self) -> Grid:
@@ -202,10 +215,12 @@ class Backward:
         """For errors."""
         return f"layer {self.layer} backward"
 
-    def absorb(self, arrived: Integers, present: Bits | None = None) -> Backward:
+    def absorb(
+        self, arrived: Integers, largest: int | None = None, present: Bits | None = None
+    ) -> Backward:
         """One layer: Eqs. 18–27, all of the same form."""
         nodes, rows = self.forward.nodes, self.loss.rows
-        push = nodes.averages(arrived, self.grid, self.where, present)
+        push = nodes.averages(arrived, self.grid, self.where, largest=largest, present=present)
         layer, from_loss = self.layer - 1, self.from_loss
         where = f"layer {layer} backward, {nodes.name}"
         if nodes.linear.layer_weight(layer) != nodes.linear.layer_weight(self.layer):
@@ -215,7 +230,8 @@ class Backward:
         elif len(rows):
             touched = push.take(rows, axis=0).astype(np.int64) + from_loss
             push[rows] = self.grid.fit(touched, where)
-        return Backward(self.forward, self.loss, from_loss, layer, push)
+        largest = None if largest is None else largest + _largest(from_loss)
+        return Backward(self.forward, self.loss, from_loss, layer, push, largest)
 
     def weight_sums(self) -> Sums:
         """What these nodes add to the gradients of the dense weights; at the end, when g^(0) is
@@ -267,11 +283,16 @@ class Backward:
         return push
 
 
-def building_push(parameter: Floats, items: Nodes) -> Integers:
-    """W_i on the forward grid, as it goes out to the users that are built from it."""
+def building_push(parameter: Floats, items: Nodes) -> tuple[Integers, int]:
+    """W_i on the forward grid, as it goes out to the users that are built from it, and the largest
+    magnitude."""
     grid = items.forward_grid
     where, factor = f"building users, {items.name}", np.full(len(items), grid.steps)
-    return grid.round(parameter, factor, where, items.kernels)
+    return grid.rounded(parameter, factor, where, items.kernels)
+
+
+def _largest(rows: Integers) -> int:
+    return int(largest_magnitude(rows))
 
 
 def gradient_of_building(items: Nodes, arrived: Integers, batch_size: int) -> Gradient:

@@ -73,11 +73,13 @@ class Kernels(Protocol):
         ...
 
     def averages(
-        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
-    ) -> Integers:
+        self, segments: Ragged, rows: Integers, factor: Float64, *,
+        largest: int | None = None, present: Bits | None = None,
+    ) -> Integers:  # fmt: skip
         """rint(factor_r · Σ rows[j]), in the integers of `rows`; the factor is at most 1 / length.
 
-        So no result is larger than the largest row. Rows that are not `present` are known to be 0.
+        So no result is larger than the largest row. What is known of the rows makes it faster: no
+        magnitude is above `largest`; those that are not `present` are 0.
         """
         ...
 

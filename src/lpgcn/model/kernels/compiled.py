@@ -1,14 +1,14 @@
 """The kernels compiled by numba: for tables.
 
 A sum of rows waits for the memory that the rows lie in. So its running totals stay in registers,
-and the rows that come next are asked for in advance. Totals have 64 bits, which no sum of 32-bit
-numbers overflows; as the memory is waited for anyway, 32 would hardly be faster.
+and the rows that come next are asked for in advance. Registers hold twice as many totals of 32 bits
+as of 64: 32-bit rows are added up in 32 bits, as many at a time as surely fit (`Totals`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 
 COLUMNS = 64
-"""Columns that are added up at a time: eight registers of 512 bits, or sixteen of 256."""
+"""Columns that are added up at a time: eight registers of 256 bits, if a total has 32."""
 
 AHEAD = 16
 """A row is asked for this many entries before it is added."""
@@ -45,12 +45,39 @@ AHEAD = 16
 ASKED, LINE = 16, 64
 """Numbers that are asked for at a time, and bytes of memory that come together."""
 
+LEAST_AT_ONCE = 8
+"""Entries that 32 bits must have room for, or adding them up in parts is not worth it."""
+
 NUMBERS_A_PART = 2**18
 """What is worth waking a thread for: some tens of microseconds of adding."""
 
 # The model of errors is about division: Python's would look at every divisor.
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 _inlined = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+
+
+class Totals(NamedTuple):
+    """How a sum runs: `at_once` entries in numbers like `running`, then all these in ones like
+    `whole`. Only their types are looked at."""
+
+    running: np.signedinteger[Any]
+    whole: np.signedinteger[Any] | np.float64
+    at_once: int
+
+
+WIDE = Totals(np.int64(0), np.int64(0), 2**62)
+
+
+def _totals(segments: Ragged, rows: Integers, largest: int | None) -> Totals:
+    """Of 32 bits where they are known to fit. All sums are whole numbers below 2^53, for which
+    float64 is exact and needs the fewest conversions."""
+    if rows.dtype != np.int32 or largest is None:
+        return WIDE
+    at_once = (2**31 - 1) // max(1, largest)
+    longest = int(segments.lengths.max(initial=0))
+    if at_once < LEAST_AT_ONCE or longest * largest >= 2**53:
+        return WIDE
+    return Totals(np.int32(0), np.float64(0), at_once)
 
 
 class Compiled:
@@ -63,9 +90,13 @@ class Compiled:
         return self._reduce(segments, rows, np.dtype(np.int64))
 
     def averages(
-        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
-    ) -> Integers:
-        return self._reduce(segments, rows, rows.dtype, factor=factor, present=present)
+        self, segments: Ragged, rows: Integers, factor: Float64, *,
+        largest: int | None = None, present: Bits | None = None,
+    ) -> Integers:  # fmt: skip
+        totals = _totals(segments, rows, largest)
+        return self._reduce(
+            segments, rows, rows.dtype, factor=factor, present=present, totals=totals
+        )
 
     def weighted_sums(self, segments: Ragged, rows: Floats, weights: Floats, steps: float) -> Int64:
         return self._reduce(segments, rows, np.dtype(np.int64), weights=weights, steps=steps)
@@ -183,13 +214,14 @@ class Compiled:
         present: Bits | None = None,
         weights: Floats | None = None,
         steps: float = 1.0,
+        totals: Totals = WIDE,
     ) -> npt.NDArray[Any]:
         d = rows.shape[1]
         offsets, values = segments.offsets, segments.values
         out = np.empty((len(segments), d), dtype)
         self._threads.each(
             lambda first, last: _reduce(
-                first, last, offsets, values, rows, present, weights, steps, factor, out
+                first, last, offsets, values, rows, present, weights, steps, factor, totals, out
             ),
             self._threads.bounds(offsets, NUMBERS_A_PART // d),
         )
@@ -200,15 +232,15 @@ class Compiled:
 
 
 @intrinsic
-def _totals(_typing):
-    """COLUMNS integers on the stack, where LLVM can see that nobody else has them."""
+def _numbers_like(_typing, number):
+    """COLUMNS numbers on the stack, where LLVM can see that nobody else has them."""
 
-    def build(_context, builder, _signature, _arguments):
-        integer = ir.IntType(64)
-        block = cgutils.alloca_once(builder, ir.ArrayType(integer, COLUMNS))
-        return builder.bitcast(block, integer.as_pointer())
+    def build(context, builder, _signature, _arguments):
+        kind = context.get_value_type(number)
+        block = cgutils.alloca_once(builder, ir.ArrayType(kind, COLUMNS))
+        return builder.bitcast(block, kind.as_pointer())
 
-    return types.CPointer(types.int64)(), build
+    return types.CPointer(number)(number), build
 
 
 @intrinsic
@@ -247,7 +279,7 @@ def _ask_for_columns(rows, row, column, width):
 
 
 @_compiled
-def _reduce(first, last, offsets, values, rows, present, weights, steps, factor, out):
+def _reduce(first, last, offsets, values, rows, present, weights, steps, factor, totals, out):
     """out_r = rint(factor_r · Σ rint(weight · rows[j] · steps)), without what is None.
 
     Entries have weights or may be absent, never both.
@@ -263,35 +295,48 @@ def _reduce(first, last, offsets, values, rows, present, weights, steps, factor,
         # Only if it knows how many there are does LLVM keep the totals in registers.
         if width >= COLUMNS:
             width = np.uint64(COLUMNS)
-            _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out)
+            _reduce_columns(
+                column, width, offsets, values, rows, weights, steps, factor, totals, out
+            )
         else:
-            _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out)
+            _reduce_columns(
+                column, width, offsets, values, rows, weights, steps, factor, totals, out
+            )
 
 
 @_inlined
-def _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, out):
+def _reduce_columns(column, width, offsets, values, rows, weights, steps, factor, totals, out):
     """`_reduce` for `width` columns, at most COLUMNS."""
-    total = carray(_totals(), COLUMNS)
+    running = carray(_numbers_like(totals.running), COLUMNS)
+    whole = carray(_numbers_like(totals.whole), COLUMNS)
     final = len(values) - 1
     for r in range(len(out)):
         for c in range(width):
-            total[c] = 0
-        for entry in range(offsets[r], offsets[r + 1]):
-            _ask_for_columns(rows, values[min(entry + AHEAD, final)], column, width)
-            j = values[entry]
+            whole[c] = 0
+        start, end = offsets[r], offsets[r + 1]
+        while start < end:
             for c in range(width):
-                if weights is None:
-                    total[c] += rows[j, column + c]
-                else:
-                    product = np.float64(weights[entry]) * np.float64(rows[j, column + c])
-                    total[c] += np.int64(np.rint(product * steps))
+                running[c] = 0
+            stop = min(start + totals.at_once, end)
+            for entry in range(start, stop):
+                _ask_for_columns(rows, values[min(entry + AHEAD, final)], column, width)
+                j = values[entry]
+                for c in range(width):
+                    if weights is None:
+                        running[c] += rows[j, column + c]
+                    else:
+                        product = np.float64(weights[entry]) * np.float64(rows[j, column + c])
+                        running[c] += np.int64(np.rint(product * steps))
+            for c in range(width):
+                whole[c] += running[c]
+            start = stop
         if factor is None:
             for c in range(width):
-                out[r, column + c] = total[c]
+                out[r, column + c] = whole[c]
         else:
             scale = factor[r]
             for c in range(width):
-                out[r, column + c] = np.rint(total[c] * scale)
+                out[r, column + c] = np.rint(whole[c] * scale)
 
 
 @_compiled

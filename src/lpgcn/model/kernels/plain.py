@@ -51,8 +51,9 @@ class Plain:
         return total
 
     def averages(
-        self, segments: Ragged, rows: Integers, factor: Float64, present: Bits | None = None
-    ) -> Integers:
+        self, segments: Ragged, rows: Integers, factor: Float64, *,
+        largest: int | None = None, present: Bits | None = None,
+    ) -> Integers:  # fmt: skip
         means = self.sums(segments, rows) * factor[:, None]
         return np.rint(means, out=means).astype(rows.dtype)
 

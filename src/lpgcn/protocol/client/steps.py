@@ -107,7 +107,7 @@ class Steps:
         reading.nothing_in(message, *_PUSHES, *_USERS, *_SAMPLES)
         reading.flag(message.wants_user, "wants_user")
         wanted = reading.bits(message.wanted, "wanted", owner.n_pushes)
-        rows = building_push(owner.tables[BUILDING].parameter, owner.nodes)
+        rows, _ = building_push(owner.tables[BUILDING].parameter, owner.nodes)
         grid = owner.nodes.forward_grid
         pushes, own_row = self._pushed(header, wanted, rows, grid, "building users")
         self._pass = Pass(own_row)

@@ -167,8 +167,8 @@ class Centralized:
         items = self._items.begin(self._adam["items"].parameter, weights)
         if not self._backbone.builds_users:
             return self._users.begin(self._user_parameters(), weights), items
-        built = building_push(self._adam[BUILDING].parameter, self._items)
-        return self._users.build(built, weights), items
+        built, largest = building_push(self._adam[BUILDING].parameter, self._items)
+        return self._users.build(built, weights, largest), items
 
     def _weights(self) -> Weights:
         return Weights({name: self._adam[name].parameter for name in self._shapes}, self._kernels)
@@ -186,7 +186,10 @@ class Centralized:
         """Algorithm 4 but for its last exchange, which may be for some nodes only."""
         users, items = self._begin()
         for _ in range(self._config.layers - 1):
-            users, items = users.absorb(items.push), items.absorb(users.push)
+            users, items = (
+                users.absorb(items.push, items.largest),
+                items.absorb(users.push, users.largest),
+            )
         return users, items
 
     def _loss(self, batch: Draw) -> tuple[Backward, Backward]:
@@ -203,8 +206,8 @@ class Centralized:
         for layer in range(self._config.layers):
             from_users, from_items = present if layer == 0 else (None, None)
             users, items = (
-                users.absorb(items.push, from_items),
-                items.absorb(users.push, from_users),
+                users.absorb(items.push, items.largest, from_items),
+                items.absorb(users.push, users.largest, from_users),
             )
         parts = (users.weight_sums(), items.weight_sums())
         shared = weight_gradients(parts, self._config, batch_size)
@@ -242,7 +245,10 @@ class Centralized:
     def present(self) -> Vectors:
         """The final vectors of the present parameters."""
         users, items = self._propagate()
-        return Vectors(users.finish(items.push).final, items.finish(users.push).final)
+        return Vectors(
+            users.finish(items.push, largest=items.largest).final,
+            items.finish(users.push, largest=users.largest).final,
+        )
 
     def measure(self, part: Part) -> Evaluation:
         self._vectors = found = self.present()

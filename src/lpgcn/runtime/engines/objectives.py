@@ -58,8 +58,8 @@ def at_nodes(
 def _of_pairs(batch: Batch, sampler: Sampler, users: Forward, items: Forward) -> Turning:
     touched, nodes = Touched.of(batch, sampler), users.nodes
     users, items = (
-        users.finish(items.push, touched.users),
-        items.finish(users.push, touched.items),
+        users.finish(items.push, touched.users, items.largest),
+        items.finish(users.push, touched.items, users.largest),
     )
     found = of_pairs(touched, users.final, items.final, nodes.backward_grid, nodes.kernels)
     return Turning(found, users, items)
@@ -116,7 +116,10 @@ def _of_pools(
 ) -> Turning:
     """All nodes, the members of one group after the other."""
     kernels, grid, softmax = users.nodes.kernels, users.nodes.backward_grid, Softmax.of(config)
-    users, items = users.finish(items.push), items.finish(users.push)
+    users, items = (
+        users.finish(items.push, largest=items.largest),
+        items.finish(users.push, largest=users.largest),
+    )
     at_users = softmax.directions(users.final, kernels)
     at_items = softmax.directions(items.final, kernels)
     coefficient = np.empty(len(sampler.real.values), dtype=at_users.rows.dtype)
