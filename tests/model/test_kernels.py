@@ -189,6 +189,30 @@ def test_an_average_is_rounded_to_the_nearest_even_one(
 
 @each_precision
 @pytest.mark.parametrize("d", DIMS)
+@pytest.mark.parametrize("count", [0, 1, 9000])
+def test_rows_are_added_where_they_belong(count: int, d: int, floating: Any, integer: Any) -> None:
+    random = np.random.default_rng(count + d)
+    table, rows = random.integers(-(2**29), 2**29, (2, 9001, d)).astype(integer)
+    at, rows = random.permutation(len(table))[:count], rows[:count]
+    expected = table.astype(object)
+    for row, number in zip(rows.astype(object), at.tolist(), strict=True):
+        expected[number] += row
+    largest = max((abs(one) for one in expected[at].flat), default=0)
+    for kernels in (PLAIN, ALONE, THREADED):
+        found = table.copy()
+        assert kernels.add(found, at, rows) == largest
+        assert_same_bits(found, expected.astype(integer))
+
+
+@pytest.mark.parametrize("kernels", [PLAIN, ALONE], ids=["plain", "compiled"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_added_rows_tell_when_they_do_not_fit(sign: int, kernels: Kernels) -> None:
+    table, rows = np.full((2, 3, 20), sign * (2**31 - 1), dtype=np.int32)
+    assert kernels.add(table, np.array([2, 0]), rows[:2]) == 2 * (2**31 - 1)
+
+
+@each_precision
+@pytest.mark.parametrize("d", DIMS)
 @pytest.mark.parametrize("pairs", [0, 1, 9000])
 def test_dots(pairs: int, d: int, floating: Any, integer: Any) -> None:
     random = np.random.default_rng(pairs)

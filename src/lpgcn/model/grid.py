@@ -87,6 +87,13 @@ class Grid:
             self._refuse(largest, where)
         return rounded, int(largest)
 
+    def add(self, table: Integers, at: Int64, rows: Integers, where: str, kernels: Kernels) -> int:
+        """table[at] += rows, in place; the largest magnitude of these sums."""
+        largest = kernels.add(table, at, rows)
+        if largest > self.largest:
+            self._refuse(largest, where)
+        return largest
+
     def fit(self, sums: Integers, where: str) -> Integers:
         """Sums as integers that travel."""
         if sums.size and max(int(sums.max()), -int(sums.min())) > self.largest:

@@ -86,15 +86,15 @@ class Nodes:
         grid, where, mapped = self.forward_grid, "building users", self.mapped(weights)
         push = self.averages(arrived, grid, where, largest=largest)
         if mapped is not None:
-            more, largest = self._first_push(mapped)[0], None
-            push = grid.fit(push.astype(np.int64) + more, where)
+            more, every = self._first_push(mapped)[0], np.arange(len(self))
+            largest = grid.add(push, every, more, where, self.kernels)
         return Forward(self, (push,), largest, mapped=mapped)
 
-    def from_loss(self, loss: LossGradient, layer: int) -> Integers:
-        """∂Loss/∂e^(l)·s of the nodes that the batch touches."""
+    def from_loss(self, loss: LossGradient, layer: int) -> tuple[Integers, int]:
+        """∂Loss/∂e^(l)·s of the nodes that the batch touches, and the largest magnitude."""
         scale = self.scale[loss.rows] * self.linear.layer_weight(layer)
         where = f"layer {layer} backward, {self.name}"
-        return self.backward_grid.round(loss.sums, scale, where, self.kernels)
+        return self.backward_grid.rounded(loss.sums, scale, where, self.kernels)
 
     def check_sums(self, rows: Integers, segments: Ragged, grid: Grid, where: str) -> None:
         """Sums of 32-bit numbers always fit; those of 64-bit ones are refused if they might not."""
@@ -184,12 +184,12 @@ class Forward:
         """g^(L)·s = s·α_L·∂Loss/∂e, zero where the batch does not touch."""
         nodes = self.nodes
         grid = nodes.backward_grid
-        from_loss = nodes.from_loss(loss, nodes.layers)
+        from_loss, largest = nodes.from_loss(loss, nodes.layers)
         push = from_loss
         if len(loss.rows) < len(nodes):
             push = np.zeros((len(nodes), nodes.dim), dtype=grid.integer)
             push[loss.rows] = from_loss
-        return Backward(self, loss, from_loss, nodes.layers, push, _largest(from_loss))
+        return Backward(self, loss, from_loss, nodes.layers, push, largest)
 
 
 @dataclass(frozen=True)
@@ -224,13 +224,9 @@ class Backward:
         layer, from_loss = self.layer - 1, self.from_loss
         where = f"layer {layer} backward, {nodes.name}"
         if nodes.linear.layer_weight(layer) != nodes.linear.layer_weight(self.layer):
-            from_loss = nodes.from_loss(self.loss, layer)
-        if len(rows) == len(push):
-            push = self.grid.fit(push.astype(np.int64) + from_loss, where)
-        elif len(rows):
-            touched = push.take(rows, axis=0).astype(np.int64) + from_loss
-            push[rows] = self.grid.fit(touched, where)
-        largest = None if largest is None else largest + _largest(from_loss)
+            from_loss, _ = nodes.from_loss(self.loss, layer)
+        touched = self.grid.add(push, rows, from_loss, where, nodes.kernels)
+        largest = None if largest is None else max(largest, touched)
         return Backward(self.forward, self.loss, from_loss, layer, push, largest)
 
     def weight_sums(self) -> Sums:
@@ -279,7 +275,7 @@ class Backward:
         decay = self.loss.in_samples * nodes.reg * nodes.scale[rows] * grid.steps
         decayed = grid.round(self.forward.initial(rows), decay, where, nodes.kernels)
         push = self.push.copy()
-        push[rows] = grid.fit(push[rows].astype(np.int64) + decayed, where)
+        grid.add(push, rows, decayed, where, nodes.kernels)
         return push
 
 
@@ -289,10 +285,6 @@ def building_push(parameter: Floats, items: Nodes) -> tuple[Integers, int]:
     grid = items.forward_grid
     where, factor = f"building users, {items.name}", np.full(len(items), grid.steps)
     return grid.rounded(parameter, factor, where, items.kernels)
-
-
-def _largest(rows: Integers) -> int:
-    return int(largest_magnitude(rows))
 
 
 def gradient_of_building(items: Nodes, arrived: Integers, batch_size: int) -> Gradient:

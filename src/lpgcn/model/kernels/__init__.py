@@ -100,6 +100,11 @@ class Kernels(Protocol):
         """
         ...
 
+    def add(self, table: Integers, at: Int64, rows: Integers) -> int:
+        """table[at] += rows, in place, for different `at`; the largest magnitude of the sums. If it
+        does not fit the table's integers, the table is not to be used."""
+        ...
+
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         """left[lefts[p]] · right[rights[p]] for every pair: products in float64, added from the
         first column to the last."""

@@ -112,6 +112,13 @@ class Compiled:
         )
         return out, max(largest)
 
+    def add(self, table: Integers, at: Int64, rows: Integers) -> int:
+        largest = [0]
+        self._each_row(
+            lambda first, last: largest.append(_add(first, last, table, at, rows)), *rows.shape
+        )
+        return max(largest)
+
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         out = np.empty(len(lefts))
         self._each_row(
@@ -366,6 +373,19 @@ def _rounded(first, last, rows, factor, out):
             if not magnitude <= largest:
                 largest = magnitude if magnitude == magnitude else np.inf
     return largest
+
+
+@_compiled
+def _add(first, last, table, at, rows):
+    """table[at_k] += row_k; the largest magnitude of the sums."""
+    least, most = np.int64(0), np.int64(0)
+    for k in range(first, last):
+        r = at[k]
+        for c in range(rows.shape[1]):
+            number = np.int64(table[r, c]) + np.int64(rows[k, c])
+            table[r, c] = number
+            least, most = min(least, number), max(most, number)
+    return max(-least, most)
 
 
 @_compiled

@@ -70,6 +70,11 @@ class Plain:
         with np.errstate(invalid="ignore"):
             return numbers.astype(integer), largest
 
+    def add(self, table: Integers, at: Int64, rows: Integers) -> int:
+        sums = table.take(at, axis=0).astype(np.int64) + rows
+        table[at] = sums.astype(table.dtype)
+        return max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
+
     def dots(self, left: Floats, right: Floats, lefts: Int64, rights: Int64) -> Float64:
         products = left.take(lefts, axis=0).astype(np.float64) * right.take(rights, axis=0)
         # A running sum adds from left to right, which `sum` does not.
