@@ -51,7 +51,8 @@ class FirstHop(Centralized):
 
     def _backward(self, users: Backward, items: Backward, batch_size: int) -> dict[str, Gradient]:
         built = gradient_of_building(self._items, users.push_to_built(), batch_size)
-        return {"items": items.absorb(users.push).gradient(batch_size), BUILDING: built}
+        items = items.absorb(users.push, users.largest)
+        return {"items": items.gradient(batch_size), BUILDING: built}
 
 
 class PGcn:

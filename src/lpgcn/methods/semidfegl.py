@@ -39,7 +39,7 @@ from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.kernels import Float64
-from lpgcn.model.propagation import Backward, Forward, Nodes
+from lpgcn.model.propagation import Backward, Forward, Nodes, exchanged, finished
 from lpgcn.ragged import Int64, Ragged
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
@@ -108,7 +108,7 @@ class SemiDfegl(Factorisation):
         users = self._users.begin(self._adam["users"].parameter)
         items = self._items.begin(np.tile(self._adam["items"].parameter, (self._groups, 1)))
         for _ in range(self._config.layers - 1):
-            users, items = users.absorb(items.push), items.absorb(users.push)
+            users, items = exchanged(users, items)
         return users, items
 
     def step(self, epoch: int, step: int, learning_rate: float) -> Losses:
@@ -116,14 +116,10 @@ class SemiDfegl(Factorisation):
             self._link(*self._grouped(epoch))
         batch = self._sampler.batches.draw(epoch, step)
         assert isinstance(batch, Batch), "softmax is refused"
-        users, items = self._propagated()
         touched = self._touched(batch)
+        users, items = finished(*self._propagated(), touched.users, touched.items)
         found = of_pairs(
-            touched,
-            users.finish(items.push, touched.users).final,
-            items.finish(users.push, touched.items).final,
-            self._users.backward_grid,
-            self._kernels,
+            touched, users.final, items.final, self._users.backward_grid, self._kernels
         )
         turning = Turning(found, users, items)
         self._train_on(*turning.backward(), batch.size, learning_rate)
@@ -139,7 +135,7 @@ class SemiDfegl(Factorisation):
 
     def _train_on(self, users: Backward, items: Backward, size: int, learning_rate: float) -> None:
         for _ in range(self._config.layers):
-            users, items = users.absorb(items.push), items.absorb(users.push)
+            users, items = exchanged(users, items)
         self._adam["users"].step(users.gradient(size), learning_rate)
         self._adam["items"].step(self._over_groups(items, size), learning_rate)
 
@@ -153,9 +149,9 @@ class SemiDfegl(Factorisation):
         return Gradient(integers, np.full(shape[1], grid.unit / size), decay)
 
     def scorer(self) -> ClusteredVectors:
-        users, items = self._propagated()
-        vectors = items.finish(users.push).final.reshape(self._groups, self._train.n_items, -1)
-        return ClusteredVectors(users.finish(items.push).final, self._group.copy(), vectors)
+        users, items = finished(*self._propagated())
+        vectors = items.final.reshape(self._groups, self._train.n_items, -1)
+        return ClusteredVectors(users.final, self._group.copy(), vectors)
 
     def state(self) -> Tables:
         groups = {"group": self._group.copy(), "predicted": self._items_predicted.copy()}

@@ -16,6 +16,7 @@ node without neighbours has s = 1: nothing is pushed or arrives.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -277,6 +278,24 @@ class Backward:
         push = self.push.copy()
         grid.add(push, rows, decayed, where, nodes.kernels)
         return push
+
+
+Pass = TypeVar("Pass", Forward, Backward)
+
+
+def exchanged(users: Pass, items: Pass) -> tuple[Pass, Pass]:
+    """One layer of all nodes at one place, where it is known how large pushes can be."""
+    return users.absorb(items.push, items.largest), items.absorb(users.push, users.largest)
+
+
+def finished(
+    users: Forward, items: Forward, some_users: Int64 | None = None, some_items: Int64 | None = None
+) -> tuple[Forward, Forward]:
+    """The last layer of the same, of all nodes or of some."""
+    return (
+        users.finish(items.push, some_users, items.largest),
+        items.finish(users.push, some_items, users.largest),
+    )
 
 
 def building_push(parameter: Floats, items: Nodes) -> tuple[Integers, int]:

@@ -28,6 +28,8 @@ from lpgcn.model.propagation import (
     Backward,
     Forward,
     building_push,
+    exchanged,
+    finished,
     gradient_of_building,
 )
 from lpgcn.model.scoring import scoring
@@ -186,10 +188,7 @@ class Centralized:
         """Algorithm 4 but for its last exchange, which may be for some nodes only."""
         users, items = self._begin()
         for _ in range(self._config.layers - 1):
-            users, items = (
-                users.absorb(items.push, items.largest),
-                items.absorb(users.push, users.largest),
-            )
+            users, items = exchanged(users, items)
         return users, items
 
     def _loss(self, batch: Draw) -> tuple[Backward, Backward]:
@@ -244,11 +243,8 @@ class Centralized:
 
     def present(self) -> Vectors:
         """The final vectors of the present parameters."""
-        users, items = self._propagate()
-        return Vectors(
-            users.finish(items.push, largest=items.largest).final,
-            items.finish(users.push, largest=users.largest).final,
-        )
+        users, items = finished(*self._propagate())
+        return Vectors(users.final, items.final)
 
     def measure(self, part: Part) -> Evaluation:
         self._vectors = found = self.present()

@@ -14,7 +14,7 @@ from lpgcn.model.kernels import Floats, Int64, Kernels
 from lpgcn.model.losses.bpr import Pairs, pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Softmax, columns
-from lpgcn.model.propagation import Backward, Forward
+from lpgcn.model.propagation import Backward, Forward, finished
 from lpgcn.runtime.engines.sampler import Sampler
 
 
@@ -57,10 +57,7 @@ def at_nodes(
 
 def _of_pairs(batch: Batch, sampler: Sampler, users: Forward, items: Forward) -> Turning:
     touched, nodes = Touched.of(batch, sampler), users.nodes
-    users, items = (
-        users.finish(items.push, touched.users, items.largest),
-        items.finish(users.push, touched.items, users.largest),
-    )
+    users, items = finished(users, items, touched.users, touched.items)
     found = of_pairs(touched, users.final, items.final, nodes.backward_grid, nodes.kernels)
     return Turning(found, users, items)
 
@@ -116,10 +113,7 @@ def _of_pools(
 ) -> Turning:
     """All nodes, the members of one group after the other."""
     kernels, grid, softmax = users.nodes.kernels, users.nodes.backward_grid, Softmax.of(config)
-    users, items = (
-        users.finish(items.push, largest=items.largest),
-        items.finish(users.push, largest=users.largest),
-    )
+    users, items = finished(users, items)
     at_users = softmax.directions(users.final, kernels)
     at_items = softmax.directions(items.final, kernels)
     coefficient = np.empty(len(sampler.real.values), dtype=at_users.rows.dtype)
