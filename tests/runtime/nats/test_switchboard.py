@@ -398,6 +398,22 @@ def test_who_leaves_is_away(net: Net) -> None:
         dict(board.call([(0, b"x")]))
 
 
+def test_who_leaves_before_it_has_heard_the_welcome_says_goodbye(net: Net) -> None:
+    board, noticed = net.board()
+    offers = [f.Offer(number, number) for number in range(2)]
+    carrier = Carrier(net.broker.options, "a", offers, lambda _: pytest.fail("heard"), lambda _: ())
+    opened = carrier._connection.open
+
+    def open_and_stop() -> None:
+        opened()
+        carrier.stop()
+
+    carrier._connection.open = open_and_stop  # type: ignore[method-assign]
+    assert carrier.run() == ""
+    assert noticed.next("joined") == noticed.next("left") == ("a", (0, 1))
+    assert not board.present()
+
+
 def test_a_second_session_is_refused_while_the_first_lives(net: Net) -> None:
     board, noticed = net.board()
     first = net.carrier("a", range(2))

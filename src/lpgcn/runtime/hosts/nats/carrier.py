@@ -85,20 +85,23 @@ class Carrier:
 
         Raises `RefusedError`, and what no reconnection mends.
         """
-        text = ""
+        text, greeted = "", False
         try:
             self._connection.open()
             self._connection.subscribe(f"down.{self._name}.all", self._hear)
             self._connection.subscribe(f"down.{self._name}.{self.session}.*", self._hear)
             self._connection.every(self._beat_seconds, self._beat)
             self._say_hello()
+            greeted = True
             text = self._serve()
         except ClosedError:
             return ""
         finally:
-            # Who came back only to hear that the run is over confirms that, too.
-            if self._indices or text:
-                self._post([(f"{self._up}.bye", f.encode(f.Bye(tuple(self._indices))))])
+            # Who came back only to hear that the run is over confirms that, too; and who is stopped
+            # may have been welcomed without having heard it yet.
+            if self._indices or text or (greeted and self._stopping):
+                numbers = tuple(offer.number for offer in self._offers)
+                self._post([(f"{self._up}.bye", f.encode(f.Bye(numbers)))])
             self._connection.close()
         return text
 
