@@ -67,10 +67,13 @@ def test_neither_a_part_nor_the_sum_can_be_read_by_the_server(trained: Any) -> N
     assert np.array_equal(sum(parts), total)
     # Nor its last bits: with four clients, four veils would leave the last two of the sum alone.
     veil = trained.clients[0].party._pass.veil
-    assert not np.array_equal(total & np.uint64(3), (total - veil) & np.uint64(3))
+    last_bits = (total & np.uint64(3)) == ((total - veil) & np.uint64(3))
+    # Of 18 numbers 16 by chance in 28 million runs; below, five in 120 million, and one in 50,000.
+    assert last_bits.sum() < 16
     for seen in (*parts, total):
-        near_zero = np.abs(seen.view(np.int64).astype(np.float64)) < 2.0**40
-        assert not near_zero.any()
+        magnitude = np.abs(seen.view(np.int64).astype(np.float64))
+        assert (magnitude < 2.0**55).sum() < 5
+        assert (magnitude > 2.0**40).all()
 
 
 def test_the_sum_is_the_gradient_that_a_data_centre_steps_with(

@@ -44,8 +44,8 @@ from lpgcn.terms import Term, TermError
 STEPS = 20
 MACHINE = Machine.with_threads(1)
 
-GRADIENT_TOLERANCE = 2.0**-43
-"""Four steps of the backward grid, 2^-45; Adam divides by the size of a gradient, so that where it
+GRADIENT_TOLERANCE = 2.0**-44
+"""Two steps of the backward grid, 2^-45; Adam divides by the size of a gradient, so that where it
 is small parameters are off by more: `Autograd.tolerance`."""
 
 LOSS_TOLERANCE = 2.0**-31

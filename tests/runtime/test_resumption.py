@@ -44,7 +44,7 @@ class Way(NamedTuple):
 
 
 WAYS = (Way("centralized"), Way("simulated"), Way("federated"), Way("federated", 2))
-WAYS_BUT_SLOW = (*WAYS[:-1], pytest.param(WAYS[-1], marks=pytest.mark.slow))
+WAYS_LAST_SLOW = (*WAYS[:-1], pytest.param(WAYS[-1], marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def steps_kept(out: Path) -> int:
 )
 @example("lightgcn+", 1, [STEPS_PER_EPOCH + 2, 1, 3])
 @example("lightgcn", 2, [3, STEPS_PER_EPOCH + 3])
-@pytest.mark.parametrize("way", WAYS_BUT_SLOW, ids=str)
+@pytest.mark.parametrize("way", WAYS_LAST_SLOW, ids=str)
 def test_stopped_anywhere_within_an_epoch(
     source: Source, way: Way, model: str, every: int, interruptions: list[int]
 ) -> None:
@@ -200,7 +200,7 @@ def newest(out: Path) -> list[Path]:
     return sorted(out.rglob(f"checkpoint-{last}"))
 
 
-@pytest.fixture(scope="module", params=WAYS_BUT_SLOW, ids=str)
+@pytest.fixture(scope="module", params=WAYS_LAST_SLOW, ids=str)
 def stopped(
     request: pytest.FixtureRequest, source: Source, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Way, Path]:
