@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Workers share the processors, and threads of libraries that spin at barriers would take them from
+# the others. Neither library is loaded yet, and the commands that tests start inherit it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # How long an example takes says nothing on a machine that others use too.
 settings.register_profile("lpgcn", deadline=None)
 settings.load_profile("lpgcn")
