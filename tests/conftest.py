@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -25,3 +26,9 @@ def real_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set LPGCN_DATA to a folder with gowalla/, yelp2018/ and ml-100k/ to run this")
     return Path(folder)
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded is never let go: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
