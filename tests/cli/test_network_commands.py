@@ -32,7 +32,7 @@ from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import Progress, Run
-from lpgcn.runtime.runs.serving import Serving, ServingObserver
+from lpgcn.runtime.runs.serving import Serving, ServingObserver, secret_seed
 from lpgcn.runtime.runs.source import Source
 
 SECONDS = 300
@@ -245,6 +245,20 @@ def test_no_log_has_an_item_or_a_secret(finished: Finished) -> None:
             content = path.read_bytes()
             assert b"planted-" not in content, path
             assert not [seed for seed in seeds if seed.encode() in content], path
+
+
+def test_the_seed_of_a_server_is_drawn_and_stays_with_it(finished: Finished) -> None:
+    """Who is in which batch follows from it. Nobody asked for a seed here."""
+    run = finished.field.folder / "run"
+    seed = finished.summary["config"]["seed"]
+    # One in four billion is as small by chance.
+    assert seed >= 2**31
+    assert secret_seed(run) == seed != secret_seed(finished.field.folder / "another")
+    assert {(run / name).stat().st_mode & 0o077 for name in ("config.toml", "summary.json")} == {0}
+    written = [str(seed).encode(), msgspec.msgpack.encode(seed)]
+    for name in ("alice", "bob", "carol", "dave", "family"):
+        for path in (finished.field.folder / name).rglob("*"):
+            assert not path.is_file() or not any(one in path.read_bytes() for one in written), path
 
 
 # What a server shows.

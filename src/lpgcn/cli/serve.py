@@ -137,7 +137,8 @@ def serve(
     """Run the server of a federation over a network.
 
     Waits for its members, trains with them, and writes a run folder in which there is nobody's
-    vector, item or key. Killed at any time, the same command goes on where everybody was.
+    vector, item or key. Killed at any time, the same command goes on where everybody was. Its seed
+    is a secret, drawn at random; give --seed in experiments only.
     """
     from lpgcn.cli.logs import telling
     from lpgcn.cli.serving_display import observed
@@ -145,12 +146,13 @@ def serve(
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
     from lpgcn.runtime.runs.catalogue import Catalogue
-    from lpgcn.runtime.runs.serving import Serving
+    from lpgcn.runtime.runs.serving import Serving, secret_seed
     from lpgcn.runtime.runs.serving import serve as serve_run
 
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
-        config = Config().changed(**asked(config_file, fields))
+        wanted = asked(config_file, fields)
+        config = Config().changed(**{"seed": secret_seed(state), **wanted})
         federation, items = FederationFolder(folder), Catalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
         serving = Serving(clients, silence, on_missing, checkpoint_every)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,16 @@ class _Network(Networked):
         write_terms(self._folder.terms, self.terms)
 
 
+def secret_seed(folder: Path) -> int:
+    """The seed of the run in this folder, or a new one at random.
+
+    It decides who is in which batch. An owner sees handles only; with the seed it could name them.
+    """
+    if (folder / "config.toml").exists():
+        return RunFolder(folder).describe().config.seed
+    return secrets.randbits(63)
+
+
 def serve(
     federation: str,
     config: Config,
@@ -81,7 +92,7 @@ def serve(
         raise ConfigError(
             "never-convolve names users, whom a server over a network does not know; leave it out"
         )
-    observer, run_folder = observer or ServingObserver(), RunFolder(folder)
+    observer, run_folder = observer or ServingObserver(), RunFolder(folder, mode=0o600)
     source = Source(dataset=federation)
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
     if (folder / "config.toml").exists():
