@@ -29,7 +29,7 @@ def write_atomically(
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if mode == 0o600 else 0o777)
         _write(temporary, content, mode)
         _rename(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def growing(path: Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -109,7 +109,7 @@ def _rename(temporary: Path, path: Path) -> None:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The new name is durable, too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -100,6 +100,9 @@ class Loop:
         """The last of these checkpoints that is whole, or the very beginning."""
         self._number, self._progress = 0, Progress(stopping=EarlyStopping(self._config.patience))
         renewed = self._resumed(numbers)
+        # The number of a checkpoint that was passed over is given again, perhaps at another step.
+        # Who is killed then would find some parties with the old one, some with the new.
+        self._folder.forget_checkpoints_after(self._number)
         self._folder.keep_metrics_until(self._progress.epoch)
         self._saved_at, self._steps_done = self._progress.seconds, self._progress.steps
         self._since = 0

@@ -230,6 +230,10 @@ class RunFolder:
                 stale.unlink(missing_ok=True)
         return self._progress.numbers()
 
+    def forget_checkpoints_after(self, number: int) -> None:
+        """Without its progress a checkpoint is none, whatever the parties still have of it."""
+        self._progress.forget_after(number)
+
     def progress(self, number: int) -> Progress:
         return msgspec.json.decode(self._progress.read(number), type=Progress)
 
