@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,32 @@ def growing(path: Path) -> Iterator[BinaryIO]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A folder that no other process holds, until this ends in whatever way.
+
+    Two processes that went on from one checkpoint would seal different messages under the same
+    nonces.
+    """
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _hold(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _hold(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StorageError(
+            f"{folder} is used by another process; wait for it, stop it, or choose another folder"
+        ) from None
 
 
 @contextmanager

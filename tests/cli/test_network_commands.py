@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -20,12 +21,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from lpgcn.checkpoints import InFolder
 from lpgcn.cli import main
 from lpgcn.cli.logs import telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.protocol.client.standing import Snapshot
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
@@ -114,7 +117,7 @@ class Field:
         return found
 
 
-FEATURE_DIMS = ("--user-feature-dim", 2, "--item-feature-dim", 3)
+SETTINGS = ("--user-feature-dim", 2, "--item-feature-dim", 3, "--virtual-items", 3)
 
 
 class Finished:
@@ -132,7 +135,7 @@ class Finished:
         with ExitStack() as stack:
             self.serve = Command(
                 stack, folder / "server",
-                *field.serving(folder / "run", 6, "--log-json", "--json", *FEATURE_DIMS),
+                *field.serving(folder / "run", 6, "--log-json", "--json", *SETTINGS),
             )  # fmt: skip
             self.host = Command(
                 stack, folder / "host", "host", "family", "--train", family, "--credentials",
@@ -195,7 +198,7 @@ def test_a_model_recommends_offline_what_was_shown(finished: Finished) -> None:
 
 
 def test_the_same_command_shows_the_summary_of_a_run_that_is_over(finished: Finished) -> None:
-    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json", *FEATURE_DIMS))
+    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json", *SETTINGS))
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == finished.summary
 
@@ -259,6 +262,22 @@ def test_the_seed_of_a_server_is_drawn_and_stays_with_it(finished: Finished) -> 
     for name in ("alice", "bob", "carol", "dave", "family"):
         for path in (finished.field.folder / name).rglob("*"):
             assert not path.is_file() or not any(one in path.read_bytes() for one in written), path
+
+
+def test_virtual_items_are_kept_beside_the_credentials(finished: Finished) -> None:
+    """Those that were listed, and nothing else."""
+    for name in ("alice", "carol", "family"):
+        path = finished.field.folder / f"{name}.virtual-items"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        users = json.loads(path.read_text())["users"]
+        assert users.keys() == ({"mother", "father"} if name == "family" else {name})
+        assert all(len(set(items)) == 3 and set(items) < set(ITEMS) for items in users.values())
+    saved = InFolder(finished.field.folder / "alice")
+    snapshot = msgspec.msgpack.decode(saved.read(saved.numbers()[-1]), type=Snapshot)
+    uploaded = {ITEMS[item] for item in np.frombuffer(snapshot.standing.uploaded, "<u4")}
+    kept = json.loads((finished.field.folder / "alice.virtual-items").read_text())["users"]["alice"]
+    assert uploaded >= set(kept)
+    assert uploaded - set(kept) <= set(items_of(3))
 
 
 # What a server shows.

@@ -127,14 +127,19 @@ class CarryingLog(_Carrying):
 
 def carried(
     log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None,
+    item_features: FeatureRows | None, kept: Path | None,
 ) -> tuple[str, Vehicle]:  # fmt: skip
-    """Carry these clients until the run is over, and be stopped by whoever stops the command."""
+    """Carry these clients until the run is over, and be stopped by whoever stops the command.
+
+    `kept` is where their virtual items are remembered, if they are.
+    """
+    from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
+
     events = CarryingDisplay() if log is None else CarryingLog(log, name)
     try:
         text, vehicle = carry(
             options, name, people, suite=suite, events=events, started=_stop_on_signal,
-            item_features=item_features,
+            item_features=item_features, kept=None if kept is None else KeptVirtualItems(kept),
         )  # fmt: skip
     except KeyboardInterrupt:
         text = ""

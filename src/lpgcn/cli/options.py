@@ -144,6 +144,12 @@ suite_option = click.option(
     show_default=True,
     help="What is encrypted under which key; a server with another suite is refused.",
 )
+virtual_items_option = click.option(
+    "--virtual-items",
+    type=click.Path(path_type=Path),
+    help="File that remembers virtual items for the next run: NAME.virtual-items beside the "
+    "credentials, if not given.",
+)
 
 
 def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     test: bytes
     popularity: bytes = b""
     """Public shares of the items, if virtual items are drawn by them."""
+    virtual: bytes = b""
+    """Virtual items that this user has listed in other runs, in their order. Whoever sees two lists
+    of one person with different ones knows that what they have in common is real."""
     features: bytes = b""
     """This user's own, 64-bit numbers, little-endian: they stay here."""
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name}, hidden)"
 
     @property
     def name(self) -> str:

@@ -35,6 +35,7 @@ from lpgcn.ragged import Int64
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About
+from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
 
 
@@ -65,21 +66,28 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
     shared: int
     """Proposed to all clients, should this one be u_c."""
     private: int
+    owner: str
+    """Whose folder this is: another one would go on from its checkpoints, with its keys."""
 
     def __repr__(self) -> str:
         return "Seeds(hidden)"
 
     @classmethod
-    def kept_in(cls, folder: Path) -> Seeds:
+    def kept_in(cls, folder: Path, owner: str) -> Seeds:
         """Those of the folder; new ones, at random, if it has none."""
         path = folder / "seeds.json"
-        if path.exists():
-            try:
-                return msgspec.json.decode(path.read_bytes(), type=cls)
-            except msgspec.DecodeError as error:
-                raise CarryingError(f"{path} is damaged: {error}") from error
-        seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63))
-        write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
+        if not path.exists():
+            seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63), owner=owner)
+            write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
+            return seeds
+        try:
+            seeds = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CarryingError(f"{path} is damaged: {error}") from error
+        if seeds.owner != owner:
+            raise CarryingError(
+                f"{folder} is the folder of {seeds.owner}, not of {owner}; choose another --state"
+            )
         return seeds
 
 
@@ -125,12 +133,16 @@ class Vehicle:
     def __init__(
         self,
         passengers: Iterable[Passenger],
+        name: str,
         suite: Suite = "sealed",
         events: CarryingEvents | None = None,
         item_features: FeatureRows | None = None,
+        kept: KeptVirtualItems | None = None,
     ) -> None:
-        """Features of items are public: they are those of the federation's catalogue."""
-        self._suite, self._item_features = suite, item_features
+        """Features of items are public: they are those of the federation's catalogue. Without
+        `kept` virtual items are drawn for this run alone, as in an experiment."""
+        self._name, self._suite, self._item_features = name, suite, item_features
+        self._kept = kept
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
@@ -162,12 +174,26 @@ class Vehicle:
         features = self._public_features(about)
         for number, index in welcome.indices.items():
             one = self._passengers[number]
-            profile = _profile(one, index, about, ids, b"" if shares is None else shares.tobytes())
+            seeds = self._seeds(one)
+            popularity = b"" if shares is None else shares.tobytes()
+            profile = _profile(one, index, about, ids, seeds, popularity)
+            if self._kept is not None:
+                profile = self._kept.remembered(one.user, profile, ids)
             self.clients[number] = Client(
-                profile, checkpoints=InFolder(one.folder), item_features=features
+                msgspec.msgpack.encode(profile),
+                checkpoints=InFolder(one.folder),
+                item_features=features,
             )
+        if self._kept is not None:
+            self._kept.save()
         self._accepted.clear()
         return {number: partial(self._handle, number) for number in self.clients}
+
+    def _seeds(self, one: Passenger) -> Seeds:
+        owner = f"user {one.user} of {self._name}"
+        if one.seed is not None:
+            return Seeds(shared=one.seed, private=one.seed, owner=owner)
+        return Seeds.kept_in(one.folder, owner)
 
     def _public_features(self, about: About) -> bytes:
         rows, width = self._item_features, about.config.item_feature_dim
@@ -218,17 +244,16 @@ class Vehicle:
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
 
 
-def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: bytes) -> bytes:
-    seeds = (
-        Seeds.kept_in(one.folder) if one.seed is None else Seeds(shared=one.seed, private=one.seed)
-    )
+def _profile(
+    one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds, popularity: bytes
+) -> Profile:
     parts = {name: _indices(items, ids) for name, items in one.parts.items()}
     if not len(parts["train"]):
         raise CarryingError(
             f"user {one.user!r} has no items to train on; a client needs at least one"
         )
     _check_features("user", count_of(one.features), about.config.user_feature_dim)
-    profile = Profile(
+    return Profile(
         index=index,
         n_users=about.clients,
         n_items=len(ids),
@@ -239,7 +264,6 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: byt
         features=one.features,
         **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
     )
-    return msgspec.msgpack.encode(profile)
 
 
 def _check_features(kind: str, found: int, expected: int) -> None:
@@ -283,11 +307,12 @@ def carry(
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
     item_features: FeatureRows | None = None,
+    kept: KeptVirtualItems | None = None,
 ) -> tuple[str, Vehicle]:
     """Answer the server until the run is over; what it said then, and the clients. A server with
     another suite is refused before anything is sent to it."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, suite, listening, item_features)
+    vehicle = Vehicle(passengers, name, suite, listening, item_features, kept)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )

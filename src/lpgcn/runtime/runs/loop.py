@@ -17,6 +17,7 @@ from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.files import held
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
 from lpgcn.runtime.local_cost import LocalCost
@@ -84,6 +85,10 @@ class Loop:
 
     def finish(self) -> Summary:
         """Whatever interrupts the run and can be mended, is; then it goes on from a checkpoint."""
+        with held(self._folder.path):
+            return self._finish()
+
+    def _finish(self) -> Summary:
         self._observer.driving(self._engine)
         going_on = self._folder.checkpoints() if self._beginning is None else []
         while True:
