@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import ssl
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -541,6 +543,20 @@ def test_whoever_speaks_another_version_is_refused(net: Net) -> None:
     assert isinstance(got(puppet.control), f.Refused)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [b"PUB up.a.\xff.0 2\r\nhi\r\n", b"HPUB up.a.old.0 4 4\r\nabcd\r\n"],
+    ids=["subject", "headers"],
+)
+def test_what_nats_cannot_read_does_not_make_it_deaf(net: Net, words: bytes) -> None:
+    net.board()
+    url = urlsplit(net.broker.options["servers"][0])
+    with socket.create_connection((url.hostname, url.port), SECONDS) as sock, sock.makefile() as it:
+        sock.sendall(b'CONNECT {"headers": true}\r\n' + words + b"PING\r\n")
+        assert any(line.startswith("PONG") for line in it)
+    assert isinstance(net.puppet("a", range(1)).hello(), f.Welcome)
+
+
 def test_progress_is_told_until_enough_are_present(net: Net) -> None:
     board, _ = net.board()
     counts: list[int] = []
@@ -700,6 +716,9 @@ def test_a_roster_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(RosterError, match="two clients"):
         Roster(path)
     path.write_text('{"clients":')
+    with pytest.raises(RosterError, match="not a roster"):
+        Roster(path)
+    path.write_bytes(b'{"clients":[["\xff",0,1]]}')
     with pytest.raises(RosterError, match="not a roster"):
         Roster(path)
 

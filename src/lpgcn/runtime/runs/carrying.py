@@ -76,7 +76,7 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
         if path.exists():
             try:
                 return msgspec.json.decode(path.read_bytes(), type=cls)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise CarryingError(f"{path} is damaged: {error}") from error
         seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63))
         write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
@@ -150,7 +150,7 @@ class Vehicle:
     def admit(self, welcome: Welcome) -> dict[int, Handler]:
         try:
             about = msgspec.msgpack.decode(welcome.about, type=About)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
         if about.config.suite != self._suite:
             raise CarryingError(

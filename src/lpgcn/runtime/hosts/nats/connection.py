@@ -317,9 +317,18 @@ class Connection:
 
 
 class _Client(Client):
-    """nats-py goes on without TLS where the broker says that it has none: so could anybody."""
+    """nats-py, less trusting."""
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        """nats-py hears nothing more after a subject that is no UTF-8, or after some headers; any
+        member can send those. Here subjects are ASCII, and nobody needs a reply or headers."""
+        if subject.isascii():
+            await super()._process_msg(sid, subject, b"", data, b"")
 
     def _connect_command(self) -> bytes:
+        """nats-py goes on without TLS where the broker says that it has none: so could anybody."""
         writer = getattr(self._transport, "_io_writer", None)
         encrypted = writer is not None and writer.get_extra_info("ssl_object") is not None
         if "tls" in self.options and not encrypted:

@@ -54,7 +54,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         try:
             found = msgspec.json.decode(content, type=cls)
             found.check()
-        except (msgspec.DecodeError, CredentialsError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, CredentialsError) as error:
             raise CredentialsError(
                 f"{path} is not a whole credentials file: {error}; copy it again, or ask whoever "
                 "runs the federation for a new one"
