@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 import ssl
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 
 from lpgcn.errors import LpgcnError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
@@ -555,6 +558,51 @@ def test_what_nats_cannot_read_does_not_make_it_deaf(net: Net, words: bytes) -> 
         sock.sendall(b'CONNECT {"headers": true}\r\n' + words + b"PING\r\n")
         assert any(line.startswith("PONG") for line in it)
     assert isinstance(net.puppet("a", range(1)).hello(), f.Welcome)
+
+
+class Lines(logging.Handler):
+    """What a logger is told, as it is told."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.queue: SimpleQueue[str] = SimpleQueue()
+        self.logger = logging.getLogger(name)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.queue.put(record.getMessage())
+
+    def __enter__(self) -> Lines:
+        self.logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.logger.removeHandler(self)
+
+
+@pytest.mark.parametrize("last", ["0", "hello"])
+def test_no_member_steers_the_operators_terminal(net: Net, last: str) -> None:
+    """By the session of its subject, which the broker does not look at."""
+    _, noticed = net.board()
+    puppet = net.puppet("a", range(1), "\x1b[2Jowned")
+    offers = tuple(f.Offer(number) for number in puppet.numbers)
+    with Lines("lpgcn.runtime.hosts.nats.switchboard") as lines:
+        puppet.say(f.Hello(f.VERSION, puppet.session, offers, "test"), last)
+        line = got(lines.queue)
+    assert "owned" in line and line.isprintable()
+    net.puppet("b", range(1)).hello()
+    assert noticed.next("joined")[0] == "b" and noticed.count("refused") == 0
+
+
+def test_what_the_broker_says_steers_no_terminal(plain_broker: PlainBroker) -> None:
+    heard = Heard()
+    connection = Connection(plain_broker.options, heard)
+    with Lines("lpgcn.runtime.hosts.nats.connection") as lines:
+        connection._report(SlowConsumerError("up.a.\x1b[2Jowned.0", "", 1, None))  # type: ignore[arg-type]
+    line = got(lines.queue)
+    assert "owned" in line and line.isprintable()
+    connection._report(NatsError("permissions violation \x1b[2Jowned"))
+    assert str(got(heard.errors)).isprintable()
+    connection.close()
 
 
 def test_progress_is_told_until_enough_are_present(net: Net) -> None:

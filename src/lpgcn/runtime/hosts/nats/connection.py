@@ -23,6 +23,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from lpgcn.errors import LpgcnError
+from lpgcn.runtime.hosts.nats.frames import shown
 
 Batch = list[tuple[str, bytes]]
 """Subjects and payloads."""
@@ -206,7 +207,7 @@ class Connection:
                 if not self._opened.done() and (typed := _refusal(trouble)) is not None:
                     raise typed from error
                 seconds = self._pause()
-                self._watch.waiting(str(trouble) or type(trouble).__name__, seconds)
+                self._watch.waiting(shown(str(trouble)) or type(trouble).__name__, seconds)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ended.wait(), seconds)
             else:
@@ -240,7 +241,7 @@ class Connection:
 
         def choose(servers: list[Any], _: dict[str, Any]) -> tuple[Any, float]:
             seconds = self._pause()
-            reason = str(troubles[-1]) if troubles else "the connection was lost"
+            reason = shown(str(troubles[-1])) if troubles else "the connection was lost"
             self._watch.waiting(reason, seconds)
             return servers[self._attempt % len(servers)], seconds
 
@@ -265,13 +266,15 @@ class Connection:
         return secrets.SystemRandom().uniform(0, longest)
 
     def _report(self, error: Exception) -> None:
+        # A text of the broker's may have a subject in it, which somebody else chose.
+        text = shown(str(error))
         if isinstance(error, errors.SlowConsumerError):
             self.overruns += 1
-            _logger.warning("a message was dropped, too many were waiting: %s", error)
+            _logger.warning("a message was dropped, too many were waiting: %s", text)
             self._watch.overrun()
-        elif "permissions violation" in str(error).lower():
+        elif "permissions violation" in text.lower():
             self._watch.failed(
-                ForbiddenSubjectError(f"{error}; the credentials are for other subjects")
+                ForbiddenSubjectError(f"{text}; the credentials are for other subjects")
             )
         elif isinstance(error, (errors.Error, OSError, TimeoutError)):
             _logger.info("connection to the broker: %r", error)
@@ -343,15 +346,15 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 def _refusal(error: Exception) -> NetworkError | None:
     """What another attempt would not change."""
-    words = str(error).lower()
+    found = shown(str(error))
     if isinstance(error, (ssl.SSLError, errors.SecureConnRequiredError)):
         return UntrustedBrokerError(
-            f"the broker cannot be trusted: {error}; expected TLS with a certificate of the "
+            f"the broker cannot be trusted: {found}; expected TLS with a certificate of the "
             "federation's own authority"
         )
-    if isinstance(error, errors.AuthorizationError) or "authorization" in words:
+    if isinstance(error, errors.AuthorizationError) or "authorization" in found.lower():
         return UnauthorizedError(
-            f"the broker refused the credentials: {error}; ask the federation's server for new ones"
+            f"the broker refused the credentials: {found}; ask the federation's server for new ones"
         )
     return None
 

@@ -27,6 +27,7 @@ from lpgcn.runtime.hosts.nats.calls import (
     Presence,
 )
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
+from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
 
 __all__ = ["Events", "Interrupted", "MemberError", "Presence", "Roster", "Switchboard"]
@@ -246,7 +247,11 @@ class Switchboard:
     def _hear(self, subject: str, payload: bytes) -> None:
         try:
             _, name, session, last = subject.split(".")
-        except ValueError:
+            check_name(name)
+            check_name(session)
+        except (ValueError, CredentialsError):
+            # The broker sees to the name alone, and a session is told to the operator, too.
+            _logger.warning("%s: no carrier says anything there", f.shown(subject))
             return
         line = self._lines.get(name)
         known = line is not None and line.session == session
@@ -269,7 +274,7 @@ class Switchboard:
             if call is None or not call.take(subject, frame):
                 self.dropped += 1
         except f.FrameError as error:
-            _logger.warning("%s: %s", subject, error)
+            _logger.warning("%s: %s", f.shown(subject), error)
             if call is not None:
                 call.spoil(subject, error)
 
