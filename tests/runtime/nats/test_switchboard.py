@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import socket
 import ssl
 import threading
@@ -22,10 +23,12 @@ from nats.errors import SlowConsumerError
 
 from lpgcn.errors import LpgcnError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
-from lpgcn.runtime.hosts.nats import calls
+from lpgcn.protocol.wire.sizes import LARGEST
+from lpgcn.runtime.hosts.nats import calls, configuration
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler, RefusedError
 from lpgcn.runtime.hosts.nats.connection import (
+    Batch,
     Connection,
     ForbiddenSubjectError,
     UnauthorizedError,
@@ -312,6 +315,96 @@ def test_a_request_is_sent_again_until_it_is_answered(net: Net) -> None:
     assert noticed.next("retried") == ("a", 1)
     puppet.answer(*sendings[0])
     assert asking.outcome() == {0: b"x"}
+
+
+class Still:
+    """A board whose carrier beats and does not answer; a connection that counts."""
+
+    patience, retry, events = 60.0, 5.0, Events()
+
+    def __init__(self) -> None:
+        self.connection, self.posted = self, list[tuple[str, bytes]]()
+        self.line = calls.Line("a", "old", {0: 0}, {}, 0.0)
+
+    def address(self, index: int, data: bytes) -> calls.Asked:
+        return calls.Asked(7, index, self.line, data, "up.a.old.0", "down.a.old.0")
+
+    def silence(self, line: calls.Line, now: float) -> float:
+        return 0.0
+
+    def interrupt(self, call: calls.Call) -> None: ...
+
+    def post(self, batch: Batch) -> None:
+        self.posted += batch
+
+    def sent(self) -> int:
+        """Whole requests."""
+        return sum(part.part == 0 for _, data in self.posted if (part := f.read_down(data)))
+
+
+@pytest.mark.parametrize("length", [1000, 5_000_000])
+def test_a_request_is_sent_again_when_a_slow_line_would_have_carried_it(length: int) -> None:
+    board = Still()
+    call = calls.Call(board, threading.Condition())  # type: ignore[arg-type]
+    call._ask(0, bytes(length))
+    call._post()
+    now, on_its_way = time.monotonic(), length / calls.SLOWEST_RATE
+    call._look_around(now + board.retry + on_its_way - 1)
+    assert board.sent() == 1
+    call._look_around(now := now + board.retry + on_its_way + 1)
+    assert board.sent() == 2
+    call._look_around(now + 2 * board.retry + on_its_way - 1)
+    assert board.sent() == 2
+
+
+def test_a_part_of_an_answer_breaks_the_silence() -> None:
+    board = Still()
+    call = calls.Call(board, threading.Condition())  # type: ignore[arg-type]
+    call._ask(0, b"")
+    call._post()
+    call._windows[board.line].since -= 100
+    assert call.take("up.a.old.0", f.Part(7, 0, 2, 0, bytes(f.CHUNK_BYTES)))
+    now = time.monotonic()
+    call._look_around(now + board.retry - 1)
+    assert board.sent() == 1
+    call._look_around(now + board.retry)
+    assert board.sent() == 2
+
+
+def test_what_nobody_would_accept_is_not_sent(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f, "LIMIT_BYTES", 1000)
+    board, _ = net.board()
+    net.carrier("a", range(1), lambda body: body + bytes(501))
+    board.wait_for(1, timeout=SECONDS)
+    with pytest.raises(f.OversizedBodyError, match="1,001 bytes or more, expected at most 1,000"):
+        dict(board.call([(0, bytes(1001))]))
+    with pytest.raises(MemberError, match=r"OversizedBodyError: .* 1,001 bytes"):
+        dict(board.call([(0, bytes(500))]))
+    assert dict(board.call([(0, b"")])) == {0: bytes(501)}
+
+
+def test_what_is_too_long_is_answered_by_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    carrier = Carrier({}, "a", [f.Offer(0)], lambda _: {}, lambda _: ())
+    posted: list[tuple[str, bytes]] = []
+    monkeypatch.setattr(carrier, "_post", posted.extend)
+    parts = f.LIMIT_BYTES // f.CHUNK_BYTES + 1
+    for number in range(3):
+        part = f.Part(7, number, parts, 0, bytes(f.CHUNK_BYTES))
+        carrier._hear(f"down.a.{carrier.session}.0", f.encode(part))
+    [(subject, data)] = posted
+    failure = f.read_up(data)
+    assert subject == f"up.a.{carrier.session}.0" and carrier.malformed == 3
+    assert isinstance(failure, f.Failure) and failure.request == 7
+    carrier._connection.close()
+
+
+def test_all_messages_of_the_protocol_have_room_on_the_way() -> None:
+    """In whoever joins the parts, and in the broker, which drops whoever has more waiting."""
+    assembler, parts = f.Assembler(), LARGEST // f.CHUNK_BYTES
+    assert assembler.add("a", f.Part(7, 0, parts, 0, bytes(f.CHUNK_BYTES))) is None
+    assert assembler._memory >= parts * assembler.held
+    [pending] = re.findall(r"^max_pending: (\d+)MB$", configuration._BROKER, re.MULTILINE)
+    assert int(pending) << 20 >= LARGEST + calls.ALL_WINDOWS_BYTES
 
 
 def test_a_hello_of_the_same_session_brings_the_requests_again(net: Net) -> None:

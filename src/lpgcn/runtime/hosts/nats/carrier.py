@@ -235,7 +235,14 @@ class Carrier:
         if last.isdecimal() and (int(last), part.request) in self._queued:
             self.repeated += 1
             return
-        body = self._assembler.add(subject, part)
+        try:
+            body = self._assembler.add(subject, part)
+        except f.OversizedBodyError as error:
+            # All parts say so, and the server would send them for ever.
+            if part.part == 0 and last.isdecimal():
+                failure = f.Failure(part.request, type(error).__name__, str(error))
+                self._post([(f"{self._up}.{last}", f.encode(failure))])
+            raise
         if body is None:
             return
         if last.isdecimal():

@@ -21,7 +21,8 @@ server_name: "{name}"
 host: "{listen}"
 port: {port}
 max_payload: 4MB
-max_pending: 256MB
+# Whoever has more waiting is dropped; a message may have 1 GB, and is sent to slow lines, too.
+max_pending: 1280MB
 write_deadline: "30s"
 ping_interval: "20s"
 authorization {{ timeout: 15 }}
