@@ -18,6 +18,7 @@ from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
 from lpgcn.config import Suite
 from lpgcn.data.features import FeatureRows
+from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
 from lpgcn.runtime.runs.carrying import CarryingEvents, Passenger, Vehicle, carry
@@ -92,6 +93,9 @@ class CarryingDisplay(_Carrying):
     def storage_failed(self, error: StorageError) -> None:
         say(f"{error}; the server asks again", style="yellow", label="warning")
 
+    def request_failed(self, error: LpgcnError) -> None:
+        say(f"a request of the server failed: {error}", style="yellow", label="warning")
+
 
 class CarryingLog(_Carrying):
     """Lines of JSON."""
@@ -123,6 +127,10 @@ class CarryingLog(_Carrying):
 
     def storage_failed(self, error: StorageError) -> None:
         self._tell("storage_failed", level="warning", message=str(error))
+
+    def request_failed(self, error: LpgcnError) -> None:
+        """Not its text, which may be about vectors: logs are collected."""
+        self._tell("request_failed", level="warning", error=type(error).__name__)
 
 
 def carried(

@@ -21,7 +21,10 @@ from hypothesis import strategies as st
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
+from lpgcn.model.grid import GridError
+from lpgcn.model.sampling import SamplingError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
 from lpgcn.protocol.wire.sizes import LARGEST
 from lpgcn.runtime.hosts.nats import calls, configuration
@@ -580,6 +583,35 @@ def test_a_client_that_does_not_accept_a_request(net: Net) -> None:
         dict(board.call([(0, b"good"), (1, b"bad")]))
     assert (caught.value.index, caught.value.kind) == (1, "MalformedMessageError")
     assert dict(board.call(bodies(3).items())) == bodies(3)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GridError("a number of 131.25 does not fit"),
+        CheckpointError("/home/alice/131.25 is damaged"),
+        SamplingError("user 131.25 has no negative"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_private_in_an_error_stays_on_the_device(net: Net, error: LpgcnError) -> None:
+    board, _ = net.board()
+    told: SimpleQueue[LpgcnError] = SimpleQueue()
+
+    class Telling(CarrierEvents):
+        def request_failed(self, error: LpgcnError) -> None:
+            told.put(error)
+
+    def handle(body: bytes) -> bytes:
+        raise error
+
+    net.carrier("a", range(1), handle, events=Telling())
+    board.wait_for(1, timeout=SECONDS)
+    with pytest.raises(MemberError) as caught:
+        dict(board.call([(0, b"x")]))
+    assert caught.value.kind == type(error).__name__
+    assert caught.value.text and "131.25" not in caught.value.text
+    assert got(told) is error
 
 
 def test_a_late_request_is_dropped(net: Net) -> None:
