@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from lpgcn.cli.logs import EventLog
 from lpgcn.cli.program import Stopped
@@ -182,19 +181,20 @@ def connect_options(
     from lpgcn.runtime.hosts.nats.credentials import Credentials
     from lpgcn.runtime.hosts.nats.enrolment import enrol
 
-    credentials, own = Credentials.load(path), state / "own.credentials"
+    def load(place: Path) -> Credentials:
+        found = Credentials.load(place)
+        return found if broker is None else found.at(broker)
+
+    credentials, own = load(path), state / "own.credentials"
     if credentials.role == "invited":
         if own.exists():
-            credentials = Credentials.load(own)
+            credentials = load(own)
         elif name is None:
             raise click.UsageError(f"{path} is an invitation: say with --name who you are.")
         else:
-            urls = (broker,) if broker else ()
             # Kept before anybody is asked: who is stopped in the middle asks again with this key.
             key = _kept_key(state / "own.seed")
-            credentials = asyncio.run(enrol(credentials, name, urls=urls, key=key))
+            credentials = asyncio.run(enrol(credentials, name, key=key))
             credentials.save(own)
             (state / "own.seed").unlink()
-    if broker is not None:
-        credentials = msgspec.structs.replace(credentials, urls=(broker,))
     return credentials.name, credentials.connect_options()

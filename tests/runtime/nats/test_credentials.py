@@ -382,8 +382,8 @@ def test_an_invitation_lets_newcomers_in(federation: Federation) -> None:
                 await enrol(invitation, "server", timeout=DEADLINE)
             with pytest.raises(EnrolmentError, match="belongs to 'alice'"):
                 await enrol(invitation, "bob", key=key, timeout=DEADLINE)
-            bob = await enrol(invitation, "bob", urls=invitation.urls, timeout=DEADLINE)
-            assert bob.urls == invitation.urls
+            bob = await enrol(invitation.at(invitation.urls[0]), "bob", timeout=DEADLINE)
+            assert bob.urls == invitation.urls[:1]
             with pytest.raises(EnrolmentError, match=r"used up \(2\)"):
                 await enrol(invitation, "carol", timeout=DEADLINE)
         alice.check()
@@ -678,6 +678,9 @@ def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_pa
             {"urls": []},
             {"urls": ["http://127.0.0.1"]},
             {"urls": ["nats://127.0.0.1:4222"]},
+            {"urls": ["tls://[::1"]},
+            {"urls": ["tls://127.0.0.1:port"]},
+            {"urls": ["nats://203.0.113.5:4222"], "authority": ""},
             {"authority": ""},
             {"format": 2},
             {"role": "king"},
@@ -695,6 +698,24 @@ def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_pa
             Credentials.load(path)
         for secret in (alice.seed, changed, other.reveal()):
             assert secret not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_without_tls_credentials_are_for_loopback_only(tmp_path: Path) -> None:
+    plain = FederationFolder.create(tmp_path / "plain", plain=True).enrol("alice")
+    for local in ("nats://127.0.0.1:7", "nats://[::1]:7", "nats://localhost:7"):
+        assert plain.at(local).connect_options()["servers"] == [local]
+    for far in ("nats://203.0.113.5:4222", "nats://broker.example.org", "nats://0.0.0.0:4222"):
+        with pytest.raises(CredentialsError, match="expected a loopback address"):
+            plain.at(far)
+    with pytest.raises(CredentialsError, match="expected tls:// with"):
+        plain.at("tls://127.0.0.1:7")
+
+
+def test_another_address_must_be_one_with_tls(alice: Credentials) -> None:
+    assert alice.at("tls://203.0.113.5:4222").urls == ("tls://203.0.113.5:4222",)
+    for wrong in ("nats://127.0.0.1:4222", "127.0.0.1:4222", "broker", "tls://[::1"):
+        with pytest.raises(CredentialsError, match="'alice' are not for the broker"):
+            alice.at(wrong)
 
 
 def test_no_repr_shows_a_seed(alice: Credentials) -> None:

@@ -217,18 +217,15 @@ async def enrol(
     invitation: Credentials,
     name: str,
     *,
-    urls: tuple[str, ...] = (),
     key: Key | None = None,
     timeout: float = 20.0,
 ) -> Credentials:
-    """Become the client `name` by an invitation, at its broker or at the one of `urls`.
+    """Become the client `name` by an invitation, at its broker.
 
     With a `key` that was kept, somebody who was stopped in the middle can ask again.
     """
     from lpgcn.runtime.hosts.nats.connection import close
 
-    if urls:
-        invitation = msgspec.structs.replace(invitation, urls=urls)
     key = key or Key.generate(Kind.USER)
     request = request_enrolment(invitation, name, key)
     client = await _connect(invitation)
