@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
 from lpgcn.model.grid import GridError
@@ -38,6 +39,7 @@ from lpgcn.runtime.hosts.nats.connection import (
     UntrustedBrokerError,
     Watch,
 )
+from lpgcn.runtime.hosts.nats.jwt import CredentialsError
 from lpgcn.runtime.hosts.nats.roster import RosterError
 from lpgcn.runtime.hosts.nats.switchboard import (
     Events,
@@ -515,6 +517,12 @@ def test_who_leaves_before_it_has_heard_the_welcome_says_goodbye(net: Net) -> No
     assert not board.present()
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "*", "a" * 65])
+def test_a_carrier_has_the_name_of_a_member(name: str) -> None:
+    with pytest.raises(CredentialsError, match="cannot be a name"):
+        Carrier({}, name, [f.Offer(0)], lambda _: {}, lambda _: ())
+
+
 def test_a_second_session_is_refused_while_the_first_lives(net: Net) -> None:
     board, noticed = net.board()
     first = net.carrier("a", range(2))
@@ -664,9 +672,10 @@ def test_a_beat_of_somebody_unknown_is_answered_by_a_roll_call(net: Net) -> None
 def test_whoever_speaks_another_version_is_refused(net: Net) -> None:
     net.board()
     puppet = net.puppet("a", range(1))
-    puppet.say(f.Hello(f.VERSION + 1, "old", (f.Offer(0),), "next"), "hello")
+    puppet.say(f.Hello(f.VERSION + 1, "old", (f.Offer(0),), "9.8.7\x1b"), "hello")
     refused = got(puppet.control)
-    assert isinstance(refused, f.Refused) and "version" in refused.reason
+    assert isinstance(refused, f.Refused) and f"version {f.VERSION + 1}" in refused.reason
+    assert f"lpgcn 9.8.7, expected {f.VERSION}, of lpgcn {__version__}" in refused.reason
     puppet.connection.post([("up.a.old.hello", b"rubbish")])
     assert isinstance(got(puppet.control), f.Refused)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any, Final
 
+from lpgcn import __version__
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.calls import (
@@ -333,7 +334,10 @@ class Switchboard:
             self._say(name, session, self._finished)
         elif hello.version != f.VERSION:
             self._refuse(
-                name, session, f"frames of version {hello.version}, expected {f.VERSION}: update"
+                name,
+                session,
+                f"frames of version {hello.version}, of lpgcn {f.shown(hello.software)}, expected "
+                f"{f.VERSION}, of lpgcn {__version__}: update the older one",
             )
         elif hello.session != session or len(numbers) != len(hello.clients) or not numbers:
             self._refuse(name, session, "a hello without clients, or with one of them twice")
