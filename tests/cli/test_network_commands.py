@@ -32,6 +32,7 @@ from lpgcn.protocol.client.standing import Snapshot
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.connection import Connection
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import Progress, Run
@@ -451,6 +452,21 @@ def test_credentials_that_do_not_work(field: Field, mine: Path, tmp_path: Path) 
     broken.write_bytes(good.read_bytes()[:-40])
     broken.chmod(0o600)
     assert "not a whole credentials file" in join(broken, mine, *state).stderr
+
+
+def test_no_broker_elsewhere_without_tls(
+    field: Field, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "open", lambda _: pytest.fail("a connection is tried"))
+    plain = FederationFolder.create(tmp_path / "plain", plain=True)
+    plain.enrol("me").save(tmp_path / "me.credentials")
+    elsewhere = ["--broker", "nats://203.0.113.5:4222"]
+    field.path = plain.path
+    for done in (
+        join(tmp_path / "me.credentials", mine, "--state", tmp_path / "me", *elsewhere),
+        lpgcn(*field.serving(tmp_path / "run", 1, *elsewhere)),
+    ):
+        assert done.exit_code == 2 and "expected a loopback address" in done.stderr, done.stderr
 
 
 def test_credentials_that_have_expired(

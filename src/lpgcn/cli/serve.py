@@ -161,7 +161,7 @@ def serve(
                 stack.enter_context(Broker(federation.config, log=state / "broker.log"))
                 _tell_broker(log, credentials.urls)
             else:
-                credentials = msgspec.structs.replace(credentials, urls=(broker,))
+                credentials = credentials.at(broker)
             metrics = metrics_host, metrics_port
             observer = stack.enter_context(observed(state, serving, log, metrics))
             summary = serve_run(

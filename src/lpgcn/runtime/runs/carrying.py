@@ -162,7 +162,7 @@ class Vehicle:
     def admit(self, welcome: Welcome) -> dict[int, Handler]:
         try:
             about = msgspec.msgpack.decode(welcome.about, type=About)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
         if about.config.suite != self._suite:
             raise CarryingError(

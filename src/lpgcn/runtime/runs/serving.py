@@ -111,7 +111,7 @@ def serve(
     keep_freed_memory()
     with open_board(federation, config, catalogue, options, folder, serving, observer) as board:
         if desk is not None:
-            _let_newcomers_in(board, desk)
+            let_newcomers_in(board, desk)
         engine = _Network(
             run_folder,
             config,
@@ -170,11 +170,13 @@ def open_board(
     )
 
 
-def _let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
+def let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
+    """As long as the board is open; whatever they send, and whatever the disk does, it stays so."""
+
     def hear(subject: str, payload: bytes) -> None:
         try:
             reply = desk.reply_to(subject, payload)
-        except LpgcnError as error:
+        except (LpgcnError, OSError) as error:
             # A newcomer asks again; a disk that is full must not end everybody's run.
             _log.warning("a newcomer could not be let in: %s", error)
             return
