@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Final
 
 from lpgcn.config import Config
 from lpgcn.model.batches import smallest_group
-
-LEAST_MEMBERS: Final = 2
-"""A sum over one person is that person's number: over a network no term has fewer, whatever is
-asked for."""
 
 
 class PrivacyWarning(UserWarning):
