@@ -127,14 +127,14 @@ class CarryingLog(_Carrying):
 
 def carried(
     log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None,
+    item_features: FeatureRows | None, least_members: int,
 ) -> tuple[str, Vehicle]:  # fmt: skip
     """Carry these clients until the run is over, and be stopped by whoever stops the command."""
     events = CarryingDisplay() if log is None else CarryingLog(log, name)
     try:
         text, vehicle = carry(
             options, name, people, suite=suite, events=events, started=_stop_on_signal,
-            item_features=item_features,
+            item_features=item_features, least_members=least_members,
         )  # fmt: skip
     except KeyboardInterrupt:
         text = ""

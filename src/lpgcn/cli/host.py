@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, field_options, source_asked, suite_option
+from lpgcn.cli.options import (
+    SectionedCommand,
+    field_options,
+    least_members_option,
+    source_asked,
+    suite_option,
+)
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
 from lpgcn.config import Suite
@@ -58,6 +64,7 @@ Example:
     help="One seed for all parties, as the server's --seed, so that the run can be repeated and "
     "compared; otherwise every client draws its own.",
 )
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -69,6 +76,7 @@ def host(
     broker: str | None,
     state: Path,
     experiment_seed: int | None,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -96,7 +104,7 @@ def host(
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
-        text, vehicle = carried(log, name, options, people, suite, items)
+        text, vehicle = carried(log, name, options, people, suite, items, least_members)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, data_asked, field_options, suite_option
+from lpgcn.cli.options import (
+    SectionedCommand,
+    data_asked,
+    field_options,
+    least_members_option,
+    suite_option,
+)
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
 from lpgcn.config import Suite
@@ -53,6 +59,7 @@ Examples:
     help="This client's own folder: keys, checkpoints, and at the end its model.",
 )
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -64,6 +71,7 @@ def join(
     train: str,
     state: Path,
     k: int,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -89,7 +97,7 @@ def join(
         own_name, options = connect_options(credentials_file, broker, name, state)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
-        text, vehicle = carried(log, own_name, options, [alone], suite, items)
+        text, vehicle = carried(log, own_name, options, [alone], suite, items, least_members)
         if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():
