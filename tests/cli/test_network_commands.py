@@ -10,7 +10,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.client.standing import Snapshot
 from lpgcn.protocol.phases import Phase
+from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.connection import Connection
@@ -320,7 +322,12 @@ def test_a_server_says_who_is_missing_and_why(
     assert told[5].startswith("checkpoint 7")
     leaving = ServingDisplay(tmp_path, replace(serving, on_missing="leave"))
     leaving.interrupted(Interrupted(frozenset(), frozenset({1, 2})))
-    assert "2 clients silent for 60 s; going on without" in capsys.readouterr().err
+    leaving.held_back(1, 5)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "2 clients silent for 60 s; going on without, if there is a checkpoint and 2 are left",
+        "1 client could join; waiting until 5 can (--least-change)",
+    ]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -400,14 +407,30 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(field: Field) -> Iterator[Command]:
-    """A server that waits for one client."""
+    """A server that waits for two clients."""
     with ExitStack() as stack:
         command = Command(
-            stack, field.folder / "server", *field.serving(field.folder / "run", 1, "--log-json")
+            stack, field.folder / "server", *field.serving(field.folder / "run", 2, "--log-json")
         )
         while '"event":"gathering"' not in command.log.read_text():
             assert command.process.poll() is None, command.log.read_text()
         yield command
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Callable[[Field, str], Command]]:
+    """Starts another client, which takes part until the end."""
+    with ExitStack() as stack:
+
+        def start(field: Field, name: str) -> Command:
+            data = tmp_path / f"{name}.csv"
+            data.write_text(csv({name: items_of(8)}))
+            return Command(
+                stack, tmp_path / f"of-{name}", "join", "--credentials", field.enrolled(name),
+                "--data", data, "--state", tmp_path / name,
+            )  # fmt: skip
+
+        yield start
 
 
 def join(credentials: Path, data: Path, *more: object) -> Result:
@@ -526,9 +549,14 @@ def test_a_state_of_another_run_is_refused_by_the_server(
 
 
 def test_a_state_of_another_run_is_refused_by_the_client(
-    finished: Finished, field: Field, served: Command, tmp_path: Path
+    finished: Finished,
+    field: Field,
+    served: Command,
+    beside: Callable[[Field, str], Command],
+    tmp_path: Path,
 ) -> None:
     """And the server waits for the client to come back with a folder of its own."""
+    beside(field, "bob")
     state, mine = tmp_path / "used", finished.field.folder / "alice.csv"
     shutil.copytree(finished.field.folder / "alice", state)
     credentials = field.enrolled("alice")
@@ -539,6 +567,37 @@ def test_a_state_of_another_run_is_refused_by_the_client(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["user"] == "alice"
     served.finish()
+
+
+def test_a_federation_of_too_few_is_refused_by_the_client(
+    field: Field,
+    served: Command,
+    beside: Callable[[Field, str], Command],
+    mine: Path,
+    tmp_path: Path,
+) -> None:
+    """And does not end for the others: the client may come back when it is content with two."""
+    other, credentials = beside(field, "bob"), field.enrolled("me")
+    asked = [credentials, mine, "--state", tmp_path / "me"]
+    done = join(*asked, "--least-members", 3)
+    assert done.exit_code == 2
+    assert "a term of 2, expected 3 members or more" in done.stderr
+    assert "--least-members" in done.stderr
+    assert served.process.poll() is None and other.process.poll() is None
+    done = join(*asked, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["user"] == "me"
+    served.finish()
+    other.finish()
+
+
+def test_a_federation_of_one_is_refused_by_the_server(field: Field) -> None:
+    done = lpgcn(*field.serving(field.folder / "run", 1))
+    assert done.exit_code == 2
+    assert "--clients 1, expected --least-members, which is 2, or more" in done.stderr
+    assert not (field.folder / "run").exists()
+    done = lpgcn(*field.serving(field.folder / "run", 9, "--least-members", 1))
+    assert done.exit_code == 2 and "--least-members" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -623,6 +682,17 @@ def test_records_and_warnings_of_the_package_are_lines_for_people_too(
     assert (event["event"], event["level"], event["message"]) == ("log", "info", "for machines")
     assert len(told) == 2
     assert not logging.getLogger("lpgcn").handlers
+
+
+def test_a_log_tells_what_a_warning_of_privacy_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unlike others, which may be about the data of a user."""
+    with telling(log_json=True, as_json=False):
+        warnings.simplefilter("always")
+        warn_of_small_change(1, 2)
+        warnings.warn("item planted-00", UserWarning, stacklevel=1)
+    ours, other = map(json.loads, capsys.readouterr().err.splitlines())
+    assert ours["kind"] == "PrivacyWarning" and "--least-change" in ours["message"]
+    assert other["kind"] == "UserWarning" and "planted" not in other["message"]
 
 
 def test_what_ends_a_thread_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,7 @@ class CarryingLog(_Carrying):
 
 def carried(
     log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None, kept: Path | None,
+    item_features: FeatureRows | None, kept: Path | None, least_members: int,
 ) -> tuple[str, Vehicle]:  # fmt: skip
     """Carry these clients until the run is over, and be stopped by whoever stops the command.
 
@@ -147,6 +147,7 @@ def carried(
         text, vehicle = carry(
             options, name, people, suite=suite, events=events, started=_stop_on_signal,
             item_features=item_features, kept=None if kept is None else KeptVirtualItems(kept),
+            least_members=least_members,
         )  # fmt: skip
     except KeyboardInterrupt:
         text = ""

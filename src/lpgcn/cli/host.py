@@ -12,6 +12,7 @@ import click
 from lpgcn.cli.options import (
     SectionedCommand,
     field_options,
+    least_members_option,
     source_asked,
     suite_option,
     virtual_items_option,
@@ -66,6 +67,7 @@ Example:
     "compared; otherwise every client draws its own.",
 )
 @virtual_items_option
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -78,6 +80,7 @@ def host(
     state: Path,
     experiment_seed: int | None,
     virtual_items: Path | None,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -101,16 +104,16 @@ def host(
             raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
         name, options = connect_options(credentials_file, broker, None, state)
         people = passengers(split, chosen, state, experiment_seed)
-        kept = virtual_items or credentials_file.with_name(f"{name}.virtual-items")
+        kept = None
+        if experiment_seed is None:
+            kept = virtual_items or credentials_file.with_name(f"{name}.virtual-items")
         keep_freed_memory()
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
         # Several hosts may have their users' folders in one place.
         with held(state / f".{name}"):
-            text, vehicle = carried(
-                log, name, options, people, suite, items, kept if experiment_seed is None else None
-            )
+            text, vehicle = carried(log, name, options, people, suite, items, kept, least_members)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

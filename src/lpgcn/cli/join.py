@@ -12,6 +12,7 @@ from lpgcn.cli.options import (
     SectionedCommand,
     data_asked,
     field_options,
+    least_members_option,
     suite_option,
     virtual_items_option,
 )
@@ -61,6 +62,7 @@ Examples:
 )
 @virtual_items_option
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -73,6 +75,7 @@ def join(
     state: Path,
     virtual_items: Path | None,
     k: int,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -100,7 +103,9 @@ def join(
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
         with held(state):
-            text, vehicle = carried(log, own_name, options, [alone], suite, items, kept)
+            text, vehicle = carried(
+                log, own_name, options, [alone], suite, items, kept, least_members
+            )
         if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():

@@ -14,6 +14,7 @@ from msgspec import inspect
 
 from lpgcn.config import Config, Suite, parse, read_toml
 from lpgcn.runtime.runs.source import Source
+from lpgcn.terms import LEAST_MEMBERS
 
 _ALSO: Final = {"minimum_rating": ("--min-rating",)}
 """Shorter names of some options."""
@@ -150,6 +151,17 @@ virtual_items_option = click.option(
     help="File that remembers virtual items for the next run: NAME.virtual-items beside the "
     "credentials, if not given.",
 )
+
+
+def least_members_option(command: Any) -> Any:
+    """For whoever takes part: `join` and `host`."""
+    return click.option(
+        "--least-members",
+        type=click.IntRange(min=LEAST_MEMBERS),
+        default=LEAST_MEMBERS,
+        show_default=True,
+        help="Among how many to be: a term of fewer is refused, and nothing is sent in it.",
+    )(command)
 
 
 def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:

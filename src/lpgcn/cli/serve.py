@@ -19,6 +19,7 @@ from lpgcn.cli.terminal import (
     summary_report,
 )
 from lpgcn.config import Config
+from lpgcn.terms import LEAST_MEMBERS
 
 if TYPE_CHECKING:
     from lpgcn.cli.logs import EventLog
@@ -50,7 +51,24 @@ def serving_options(command: Any) -> Any:
                 type=click.Choice(["wait", "leave"]),
                 default="wait",
                 show_default=True,
-                help="Then wait for who is missing, or go on without.",
+                help="Then wait for who is missing, or, from the first checkpoint on, go on "
+                "without.",
+            ),
+            click.option(
+                "--least-members",
+                type=click.IntRange(min=LEAST_MEMBERS),
+                default=LEAST_MEMBERS,
+                show_default=True,
+                help="No term begins or goes on with fewer: the run pauses until there are more.",
+            ),
+            click.option(
+                "--least-change",
+                type=click.IntRange(min=1),
+                default=1,
+                show_default=True,
+                help="Newcomers wait until so many can join together: sums before and after differ "
+                "by the numbers of who joined. Who is lost is left behind all the same, with a "
+                "warning.",
             ),
             click.option(
                 "--checkpoint-every",
@@ -127,6 +145,8 @@ def serve(
     config_file: Path | None,
     silence: float,
     on_missing: Any,
+    least_members: int,
+    least_change: int,
     checkpoint_every: int,
     metrics_port: int | None,
     metrics_host: str,
@@ -155,7 +175,10 @@ def serve(
         config = Config().changed(**{"seed": secret_seed(state), **wanted})
         federation, items = FederationFolder(folder), Catalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
-        serving = Serving(clients, silence, on_missing, checkpoint_every)
+        serving = Serving(
+            clients, silence, on_missing, checkpoint_every,
+            least_members=least_members, least_change=least_change,
+        )  # fmt: skip
         try:
             if broker == "embedded":
                 stack.enter_context(Broker(federation.config, log=state / "broker.log"))

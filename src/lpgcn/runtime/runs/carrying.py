@@ -23,32 +23,35 @@ from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Vectors
 from lpgcn.files import write_atomically
+from lpgcn.model.batches import smallest_group
 from lpgcn.model.features import count_of, packed
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.errors import ReplayedMessageError
+from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.ragged import Int64
+from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
+from lpgcn.terms import LEAST_MEMBERS
 
 
 class CarryingError(LpgcnError):
     """Data that do not go with the federation."""
 
 
-class _OtherRunError(Exception):
-    """Ends a carrier with a goodbye. The server is not told, for it would end the run of all."""
+class _LeavingError(Exception):
+    """Ends a carrier with a goodbye. The server is not told why: it would end everybody's run."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(str(folder))
-        self.folder = folder
+    def __init__(self, reason: LpgcnError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class CarryingEvents(CarrierEvents):
@@ -138,11 +141,12 @@ class Vehicle:
         events: CarryingEvents | None = None,
         item_features: FeatureRows | None = None,
         kept: KeptVirtualItems | None = None,
+        least_members: int = LEAST_MEMBERS,
     ) -> None:
         """Features of items are public: they are those of the federation's catalogue. Without
         `kept` virtual items are drawn for this run alone, as in an experiment."""
         self._name, self._suite, self._item_features = name, suite, item_features
-        self._kept = kept
+        self._kept, self._least_members = kept, least_members
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
@@ -183,6 +187,7 @@ class Vehicle:
                 msgspec.msgpack.encode(profile),
                 checkpoints=InFolder(one.folder),
                 item_features=features,
+                least_members=self._least_members,
             )
         if self._kept is not None:
             self._kept.save()
@@ -214,13 +219,16 @@ class Vehicle:
         return answer
 
     def _answered(self, number: int, client: Client, request: bytes) -> bytes:
-        """In one run, whoever comes back is always asked to resume in a new stretch first."""
+        """In one run, whoever comes back is always asked to resume in a new stretch first. Whom a
+        term has too few members for leaves it to the others."""
         try:
             answer = client.handle(request)
         except ReplayedMessageError:
             if number not in self._accepted and m.header_of(request).phase == Phase.RESUME:
-                raise _OtherRunError(self._passengers[number].folder) from None
+                raise _LeavingError(_other_run(self._passengers[number].folder)) from None
             raise
+        except TooFewMembersError as error:
+            raise _LeavingError(error) from error
         self._accepted.add(number)
         return answer
 
@@ -232,6 +240,17 @@ class Vehicle:
         elif party.run != self._run:
             self._run = party.run
             self._events.term_began(party.fingerprint, party.members)
+            self._warn_of_few(party.members)
+
+    def _warn_of_few(self, members: int) -> None:
+        """Those whom it is about; that of the server tells its operator only."""
+        assert self.about is not None, "clients are made when they are let in"
+        config = self.about.config
+        advice = (
+            "leave with Ctrl-C if that is not what you agreed to, and come back with "
+            f"--least-members {smallest_group(config)}"
+        )
+        warn_of_few(config, members, advice)
 
     def _save_model(self, number: int, user: Floats, items: Floats, seen: Int64) -> None:
         """What a client needs to recommend without the server."""
@@ -308,11 +327,13 @@ def carry(
     started: Callable[[Carrier], None] | None = None,
     item_features: FeatureRows | None = None,
     kept: KeptVirtualItems | None = None,
+    least_members: int = LEAST_MEMBERS,
 ) -> tuple[str, Vehicle]:
     """Answer the server until the run is over; what it said then, and the clients. A server with
-    another suite is refused before anything is sent to it."""
+    another suite is refused before anything is sent to it, and so is a term of fewer than
+    `least_members`."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, name, suite, listening, item_features, kept)
+    vehicle = Vehicle(passengers, name, suite, listening, item_features, kept, least_members)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )
@@ -320,8 +341,12 @@ def carry(
         started(carrier)
     try:
         return carrier.run(), vehicle
-    except _OtherRunError as error:
-        raise CarryingError(
-            f"{error.folder} has been further than this server is: it is of another run, or the "
-            "server's folder is an old copy; choose another --state for this run"
-        ) from None
+    except _LeavingError as leaving:
+        raise leaving.reason from None
+
+
+def _other_run(folder: Path) -> CarryingError:
+    return CarryingError(
+        f"{folder} has been further than this server is: it is of another run, or the server's "
+        "folder is an old copy; choose another --state for this run"
+    )

@@ -25,7 +25,7 @@ from lpgcn.runtime.runs.catalogue import About, Catalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
-from lpgcn.terms import write_terms
+from lpgcn.terms import LEAST_MEMBERS, write_terms
 
 _log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
@@ -45,6 +45,23 @@ class Serving:
     """Steps."""
     retry: float = 5.0
     """Seconds after which a request without an answer is sent again, at first."""
+    least_members: int = LEAST_MEMBERS
+    """No term begins or goes on with fewer."""
+    least_change: int = 1
+    """Newcomers wait until so many can join together."""
+
+    def __post_init__(self) -> None:
+        if self.least_members < LEAST_MEMBERS or self.least_change < 1:
+            raise ConfigError(
+                f"--least-members {self.least_members} and --least-change {self.least_change}; "
+                f"expected {LEAST_MEMBERS} and 1 at least: a sum over one person hides nothing"
+            )
+        if self.clients < self.least_members:
+            raise ConfigError(
+                f"--clients {self.clients}, expected --least-members, which is "
+                f"{self.least_members}, or more: no term has fewer; wait for more clients, or, to "
+                "try things out on one machine, use lpgcn train"
+            )
 
 
 class ServingObserver(Observer, Waiting, Events):
@@ -121,6 +138,8 @@ def serve(
             board,
             InFolder(run_folder.state),
             on_missing=serving.on_missing,
+            least_members=serving.least_members,
+            least_change=serving.least_change,
             waiting=observer,
             watch=observer.stage_began,
         )
