@@ -725,3 +725,24 @@ def test_owners_grant_only_what_a_neighbour_really_has(federation_of: Make, spli
     federation.deliver = disturbed
     federation.server.step(0, 0, 0.1)
     assert refused
+
+
+def test_contacts_that_nobody_introduced_are_refused_by_the_name_of_the_field(
+    federation_of: Make, split_of: Make
+) -> None:
+    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    deliver, tried = federation.deliver, set[str]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        message = read(request)
+        for name in ("new_contacts", "introductions"):
+            if field := getattr(message, name, b""):
+                for wrong in (b"", field[:-1]):
+                    with pytest.raises(MalformedMessageError, match=f"field {name} "):
+                        federation.clients[client].handle(changed(request, **{name: wrong}))
+                tried.add(name)
+        return deliver(client, request)
+
+    federation.deliver = disturbed
+    federation.train(3)
+    assert tried == {"new_contacts", "introductions"}
