@@ -99,7 +99,6 @@ def second_term(federation: Any) -> None:
 def test_numbers_are_decoded_wherever_a_server_packs_some(
     federation_of: Make, split_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3), (3, 3)]), TINY)
     rounds = list[Round]()
     carry_out = Caller.carry_out
 
@@ -108,7 +107,9 @@ def test_numbers_are_decoded_wherever_a_server_packs_some(
         carry_out(caller, one)
 
     monkeypatch.setattr(Caller, "carry_out", recorded)
-    second_term(federation)
+    for model in ("lightgcn+", "gcn"):
+        config = TINY.changed(model=model)
+        second_term(federation_of(split_of(TRAIN, 4, 9, [(0, 3), (3, 3)]), config))
     packed = {
         (one.kinds[0], name)
         for one in rounds

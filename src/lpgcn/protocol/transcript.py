@@ -61,6 +61,7 @@ NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
     m.Samples: ("negatives", "negative_places", "contacts"),
     m.LossRows: ("contacts",),
     m.Update: ("batch_size",),
+    m.Shared: ("batch_size",),
     m.Mark: ("number",),
     m.Estates: ("number", "counts", "bundles", "offsets", "rows"),
     m.Bequests: ("counts", "rows"),
