@@ -378,8 +378,10 @@ def sizes_of(suite: str, dtype: str, config: Config = CONFIG) -> Vector:
     row = (Kind.WISH, Kind.GRANT, Kind.SCALARS)
     vectors = [kind for kind in of.suite.keys if kind not in row]
     pair = np.array([(0.5, 3)], dtype=of.pair)
-    small = Sizes(of.suite, 3, of.shown, of.pair, 3)
-    negative = np.array([(1, 2, pair[0])], dtype=small.negative_content)
+    about, three = of.negative_content, np.dtype(("u1", (3,)))
+    # Three bytes stand for the vector.
+    small = [(name, three if name == "vector" else about[name]) for name in about.names or ()]
+    negative = np.array([(1, 2, pair[0])], dtype=small)
     return {
         "rows": {kind.name: of.row(kind) for kind in vectors},
         "three slots": {kind.name: 3 * of.slots(kind)[0] + of.slots(kind)[1] for kind in row},
