@@ -18,7 +18,7 @@ from lpgcn.files import StorageError, storing
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 
 
 class Opened(msgspec.Struct, frozen=True):

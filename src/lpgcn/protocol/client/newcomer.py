@@ -48,9 +48,9 @@ from lpgcn.protocol.client.user import Listing, draw_virtual_items
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.suite import SUITES, Key
 from lpgcn.protocol.transcript import Opened
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import (
     ANSWER_KEYS,
     MASK_REACH,
@@ -81,7 +81,7 @@ class Newcomer:
             raise UnexpectedMessageError("a first term for a client that has been in one")
         private = PrivateKey.generate()
         holder = KeyHolder(
-            self.device, self.belongings, m.run_of(message), term, members, private, b""
+            self.device, self.belongings, encoding.run_of(message), term, members, private, b""
         )
         return m.PublicKey(key=private.public_bytes), holder
 

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.protocol.phases import PHASES, Phase
-from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header, Message
+from lpgcn.protocol.wire import encoding, reading
+from lpgcn.protocol.wire.encoding import Header, Message
 from lpgcn.ragged import Bits, Int64, Ragged
 
 Stores = dict[str, Any]
@@ -259,7 +258,7 @@ class Round:
 
     def read(self, stores: Stores, client: int, reply: Message) -> None:
         """A field that was not asked for must be empty."""
-        for name in m.content_fields(type(reply)):
+        for name in encoding.content_fields(type(reply)):
             content = getattr(reply, name)
             if name in self.up:
                 self.up[name].read(stores, client, content, name)
@@ -280,4 +279,4 @@ class Round:
         for name, field in fields.items():
             each = field.lengths
             lengths[name] = each if isinstance(each, int) else each[self.called]
-        return np.broadcast_to(m.encoded_size(kind, **lengths), self.called.shape)
+        return np.broadcast_to(encoding.encoded_size(kind, **lengths), self.called.shape)

@@ -30,7 +30,7 @@ from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.protocol.phases import Phase
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.ragged import Int64
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
@@ -184,7 +184,7 @@ class Vehicle:
             if prediction is not None and prediction[1] is not self._saved.get(number):
                 self._save_model(number, *prediction)
                 self._saved[number] = prediction[1]
-            self._tell(client.party, m.header_of(request))
+            self._tell(client.party, encoding.header_of(request))
         return answer
 
     def _answered(self, number: int, client: Client, request: bytes) -> bytes:
@@ -192,13 +192,13 @@ class Vehicle:
         try:
             answer = client.handle(request)
         except ReplayedMessageError:
-            if number not in self._accepted and m.header_of(request).phase == Phase.RESUME:
+            if number not in self._accepted and encoding.header_of(request).phase == Phase.RESUME:
                 raise _OtherRunError(self._passengers[number].folder) from None
             raise
         self._accepted.add(number)
         return answer
 
-    def _tell(self, party: Party, header: m.Header) -> None:
+    def _tell(self, party: Party, header: encoding.Header) -> None:
         """Once for all clients, which are in the same term and at the same step."""
         if header.phase == Phase.UPDATE and header.pass_number > self._updated:
             self._updated = header.pass_number
