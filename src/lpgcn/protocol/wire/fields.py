@@ -42,6 +42,10 @@ class Field:
         raise TypeError(f"{type(self).__name__} is the server's to fill")
 
 
+Fields = Mapping[str, Field]
+"""Of a message, by their names."""
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Of the rows that each client could get or give, those that are flagged."""
@@ -238,8 +242,8 @@ class Round:
 
     phase: Phase
     called: Int64
-    down: Mapping[str, Field]
-    up: Mapping[str, Field]
+    down: Fields
+    up: Fields
     layer: int = 0
 
     @property
@@ -273,7 +277,7 @@ class Round:
     def sizes_up(self) -> Int64:
         return self._sizes(self.kinds[1], self.up)
 
-    def _sizes(self, kind: type[Message], fields: Mapping[str, Field]) -> Int64:
+    def _sizes(self, kind: type[Message], fields: Fields) -> Int64:
         """Of the messages of all who are called."""
         lengths = {}
         for name, field in fields.items():
