@@ -16,7 +16,7 @@ from lpgcn.cli.logs import EventLog
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.data.features import FeatureRows
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
@@ -126,8 +126,8 @@ class CarryingLog(_Carrying):
 
 
 def carried(
-    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None,
+    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger],
+    suite: SuiteName, item_features: FeatureRows | None,
 ) -> tuple[str, Vehicle]:  # fmt: skip
     """Carry these clients until the run is over, and be stopped by whoever stops the command."""
     events = CarryingDisplay() if log is None else CarryingLog(log, name)

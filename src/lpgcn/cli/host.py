@@ -12,7 +12,7 @@ import click
 from lpgcn.cli.options import SectionedCommand, field_options, source_asked, suite_option
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.runtime.runs.source import Source
 
 
@@ -69,7 +69,7 @@ def host(
     broker: str | None,
     state: Path,
     experiment_seed: int | None,
-    suite: Suite,
+    suite: SuiteName,
     log_json: bool,
     as_json: bool,
     **fields: Any,

@@ -11,7 +11,7 @@ import click
 from lpgcn.cli.options import SectionedCommand, data_asked, field_options, suite_option
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.runs.source import Source
 
@@ -64,7 +64,7 @@ def join(
     train: str,
     state: Path,
     k: int,
-    suite: Suite,
+    suite: SuiteName,
     log_json: bool,
     as_json: bool,
     **fields: Any,

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from lpgcn.checkpoints import InFolder
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.data import DataError, Ids, Interactions, Split
 from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
@@ -125,7 +125,7 @@ class Vehicle:
     def __init__(
         self,
         passengers: Iterable[Passenger],
-        suite: Suite = "sealed",
+        suite: SuiteName = "sealed",
         events: CarryingEvents | None = None,
         item_features: FeatureRows | None = None,
     ) -> None:
@@ -279,7 +279,7 @@ def carry(
     name: str,
     passengers: Iterable[Passenger],
     *,
-    suite: Suite = "sealed",
+    suite: SuiteName = "sealed",
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
     item_features: FeatureRows | None = None,
