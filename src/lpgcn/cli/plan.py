@@ -261,7 +261,7 @@ def _sweep(graph: TokenGraph, split: Split, config: Config) -> Sweep:
     def measure(plan: Plan) -> PlanCost:
         return plan_cost(graph, plan, config)
 
-    options, seed = plan_options(split, config), config.seed
+    options, seed = plan_options(config, split), config.seed
     never = options.never_convolve
     heaviest = measure(cover(graph, seed, never_convolve=never)).load_max
     planners: tuple[PlannerName, ...] = (options.planner,)
