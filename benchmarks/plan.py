@@ -17,9 +17,10 @@ from typing import get_args
 
 import numpy as np
 
+from lpgcn.config import PlannerName
 from lpgcn.data import load
 from lpgcn.model.sampling import VirtualItems, union, virtual_items
-from lpgcn.plan import PlanCost, PlannerName, PlanOptions, TokenGraph, cost, make_plan
+from lpgcn.plan import PlanCost, PlanOptions, TokenGraph, cost, make_plan
 
 LAYERS = {"gowalla": 4, "yelp2018": 3}
 RATIOS = {

@@ -24,13 +24,14 @@ from lpgcn.files import write_atomically
 Mode = Literal["centralized", "simulated", "federated"]
 Schedule = Literal["constant", "cosine"]
 Loss = Literal["bpr", "softmax"]
-Suite = Literal["sealed", "paper"]
-Planner = Literal["auto", "cover", "greedy", "partition"]
+SuiteName = Literal["sealed", "paper"]
+PlannerName = Literal["auto", "cover", "greedy", "partition"]
 Count = Annotated[int, Meta(ge=1)]
 Dtype = Literal["float32", "float64"]
 Mask = Literal["train", "train+valid"]
 VirtualDraw = Literal["uniform", "popularity", "coherent"]
 ListSizes = Literal["exact", "bucketed"]
+SplitName = Literal["ratio", "leave-one-out", "temporal"]
 BatchSize = Count | Literal["full"]
 MOST_NEGATIVES: Final = 1 << 13
 """More would not add up exactly (see `model.losses.softmax`)."""
@@ -125,7 +126,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Standard deviation of initial embeddings; Xavier if not given."),
     ] = None
-    suite: Annotated[Suite, Meta(description="What is encrypted under which key.")] = "sealed"
+    suite: Annotated[SuiteName, Meta(description="What is encrypted under which key.")] = "sealed"
     virtual_items: Annotated[
         str, Meta(description="Virtual items α a client lists: a count (10) or a ratio (1.0x).")
     ] = "0"
@@ -151,7 +152,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Meta(ge=1, description="Items with fewer real users than this stay out of the exchange."),
     ] = 1
     planner: Annotated[
-        Planner,
+        PlannerName,
         Meta(description="Who computes which item; auto: partition if installed, else greedy."),
     ] = "auto"
     max_load: Annotated[

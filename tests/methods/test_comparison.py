@@ -182,6 +182,24 @@ def test_settings_of_nobody_are_refused(tmp_path: Path) -> None:
         entries(["bpr"], seeds=1, layers=[], settings=tmp_path, wanted={})
 
 
+def test_settings_of_all_are_below_those_of_one(tmp_path: Path) -> None:
+    (tmp_path / "default.toml").write_text("lr = 0.1\nreg = 0.5\nlayers = 4\nepochs = 7\n")
+    (tmp_path / "bpr.toml").write_text("lr = 0.2\n")
+    models = ["bpr", "p-gcn", "popular"]
+    asked = entries(models, seeds=1, layers=[], settings=tmp_path, wanted={"epochs": 3})
+    bpr, p_gcn, popular = (entry.config for entry in asked)
+    assert (bpr.lr, bpr.reg, bpr.epochs) == (0.2, 0.5, 3)
+    assert (p_gcn.lr, p_gcn.reg, p_gcn.layers, p_gcn.epochs) == (0.1, 0.5, 4, 3)
+    none = entries(["popular"], seeds=1, layers=[], settings=None, wanted={})
+    assert popular == none[0].config
+
+
+def test_settings_of_all_that_no_model_has_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "default.toml").write_text("lairs = 4\n")
+    with pytest.raises(MethodError, match=r"default.toml in .* has lairs, .* setting of no model"):
+        entries(["bpr"], seeds=1, layers=[], settings=tmp_path, wanted={})
+
+
 def test_what_is_computed_has_one_seed_and_nothing_is_run_twice() -> None:
     found = entries(["popular", "bpr", "bpr"], seeds=3, layers=[], settings=None, wanted={})
     assert [one.label for one in found] == ["popular", "bpr", "bpr", "bpr"]

@@ -22,7 +22,7 @@ from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder
 from lpgcn.protocol.server.server import Planner
-from lpgcn.protocol.wire.messages import HEADER_BYTES
+from lpgcn.protocol.wire.encoding import HEADER_BYTES
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.machine import Machine

@@ -42,8 +42,8 @@ from lpgcn.protocol.phases import PHASES, REQUESTS, Phase, PhaseOrder
 from lpgcn.protocol.server.caller import Caller, Line
 from lpgcn.protocol.server.server import Server
 from lpgcn.protocol.suite import SUITES, Kind, Suite
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.runtime.hosts.one_process import profiles
 
@@ -65,21 +65,21 @@ TWINS = (
 
 
 def read(data: bytes) -> m.Message:
-    message: m.Message = m.decode(data, REQUESTS | REPLIES, limit=1 << 20)
+    message: m.Message = encoding.decode(data, REQUESTS | REPLIES, limit=1 << 20)
     return message
 
 
 def changed(data: bytes, **fields: Any) -> bytes:
     """The message with other fields, or with a header of other values."""
     message = read(data)
-    values = dict(zip(HEADER, m._HEADER.unpack(message.header), strict=True))
+    values = dict(zip(HEADER, encoding._HEADER.unpack(message.header), strict=True))
     values |= {name: fields.pop(name) for name in HEADER if name in fields}
-    fields.setdefault("header", m._HEADER.pack(*values.values()))
-    return m.encode(msgspec.structs.replace(message, **fields))
+    fields.setdefault("header", encoding._HEADER.pack(*values.values()))
+    return encoding.encode(msgspec.structs.replace(message, **fields))
 
 
-def header_of(data: bytes) -> m.Header:
-    return m.Header(*m._HEADER.unpack(read(data).header)[2:5])
+def header_of(data: bytes) -> encoding.Header:
+    return encoding.Header(*encoding._HEADER.unpack(read(data).header)[2:5])
 
 
 def wrong_bytes(data: bytes, rng: random.Random) -> Bad:
@@ -92,8 +92,8 @@ def wrong_bytes(data: bytes, rng: random.Random) -> Bad:
 
 def wrong_headers(data: bytes, client: int) -> Bad:
     header, elsewhere = header_of(data), (ReplayedMessageError, UnexpectedMessageError)
-    yield "a version before", changed(data, version=m.VERSION - 1), UnknownVersionError
-    yield "an unknown version", changed(data, version=m.VERSION + 1), UnknownVersionError
+    yield "a version before", changed(data, version=encoding.VERSION - 1), UnknownVersionError
+    yield "an unknown version", changed(data, version=encoding.VERSION + 1), UnknownVersionError
     yield "to another client", changed(data, party=client + 1), WrongPartyError
     yield "a short header", changed(data, header=b"\1"), MalformedMessageError
     message = read(data)
@@ -120,8 +120,8 @@ def wrong_kinds(data: bytes, kinds: Any, expected: Expected) -> Bad:
     """Every other kind of message, at the same place."""
     message = read(data)
     for kind in set(kinds) - {type(message)}:
-        empty = dict.fromkeys(m.content_fields(kind), b"")
-        yield f"a {kind.__name__}", m.encode(kind(header=message.header, **empty)), expected
+        empty = dict.fromkeys(encoding.content_fields(kind), b"")
+        yield f"a {kind.__name__}", encoding.encode(kind(header=message.header, **empty)), expected
 
 
 def flags(name: str) -> bool:
@@ -132,7 +132,7 @@ def flags(name: str) -> bool:
 def wrong_lengths(data: bytes) -> Bad:
     """Every field longer, shorter, gone: refused, unless what is left has another good meaning."""
     message = read(data)
-    for name in m.content_fields(type(message)):
+    for name in encoding.content_fields(type(message)):
         field = getattr(message, name)
         more = bytes(99) if flags(name) else b"\7"
         yield f"{name} longer", changed(data, **{name: field + more}), LpgcnError
@@ -144,7 +144,7 @@ def wrong_lengths(data: bytes) -> Bad:
             yield f"{name} gone", changed(data, **{name: b""}), LpgcnError
 
 
-def sealed_fields(message: m.Message, header: m.Header, suite: Suite) -> list[str]:
+def sealed_fields(message: m.Message, header: encoding.Header, suite: Suite) -> list[str]:
     """The fields of a request that hold what nobody can change unnoticed."""
     backward = header.phase > Phase.LOSS
     kinds: dict[type[m.Message], dict[str, Kind | None]] = {
@@ -229,7 +229,7 @@ class Disturbed:
         before, over = earlier[:-1], (ReplayedMessageError, WrongRunError)
         for old in [*before[-2:], *self.rng.sample(before, min(2, len(before)))]:
             # Every term is a run of its own; it is RESUME and KEYS that say which one.
-            of_now = m.run_of(read(old)) == m.run_of(read(request))
+            of_now = encoding.run_of(read(old)) == encoding.run_of(read(request))
             yield "replayed", old, ReplayedMessageError if of_now else over
         for number, other in self.federation.requests[-9:]:
             if number != client and header_of(other) == header_of(request):
@@ -329,7 +329,7 @@ def test_bad_messages_are_refused_and_change_nothing(
     assert disturbed.refused[AuthenticationError.__name__] > (1000 if suite == "sealed" else 100)
     assert disturbed.refused.total() > 10_000
     met = [PHASES[phase] for phase in phases_of(config)]
-    fields = {name for row in met for name in m.content_fields(row.request)}
+    fields = {name for row in met for name in encoding.content_fields(row.request)}
     assert {f"{name} longer" for name in fields} <= disturbed.kinds
 
 
@@ -435,7 +435,7 @@ def bad_replies(data: bytes, client: int) -> Bad:
     yield "truncated", data[:-1], MalformedMessageError
     yield "trailing bytes", data + b"\0", MalformedMessageError
     yield "oversized", data + bytes(300_000), OversizedMessageError
-    yield "unknown version", changed(data, version=m.VERSION + 1), UnknownVersionError
+    yield "unknown version", changed(data, version=encoding.VERSION + 1), UnknownVersionError
     yield "another run", changed(data, run=bytes(16)), WrongRunError
     yield "from another client", changed(data, party=client + 1), WrongPartyError
     yield "a short header", changed(data, header=b"\1"), MalformedMessageError
@@ -456,7 +456,7 @@ def bad_replies(data: bytes, client: int) -> Bad:
 def wrong_fields(data: bytes) -> Bad:
     """Every field of a reply too long or too short, also those that were not asked for."""
     message = read(data)
-    for name in m.content_fields(type(message)):
+    for name in encoding.content_fields(type(message)):
         field = getattr(message, name)
         yield f"{name} longer", changed(data, **{name: field + b"\7"}), MalformedMessageError
         if field:
@@ -525,7 +525,7 @@ def test_the_server_refuses_bad_replies_and_changes_nothing(
     assert len(disturbed.refused) == 7
     assert disturbed.refused.total() > 5000
     for phase in phases_of(config):
-        fields = m.content_fields(PHASES[phase].reply)
+        fields = encoding.content_fields(PHASES[phase].reply)
         wrong = disturbed.wrong.get(phase, set())
         assert {f"{name} longer" for name in fields} <= wrong, phase.name
         assert bool(fields) == bool(wrong)
@@ -725,3 +725,24 @@ def test_owners_grant_only_what_a_neighbour_really_has(federation_of: Make, spli
     federation.deliver = disturbed
     federation.server.step(0, 0, 0.1)
     assert refused
+
+
+def test_contacts_that_nobody_introduced_are_refused_by_the_name_of_the_field(
+    federation_of: Make, split_of: Make
+) -> None:
+    federation = federation_of(split_of(TRAIN, 4, 9), TINY)
+    deliver, tried = federation.deliver, set[str]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        message = read(request)
+        for name in ("new_contacts", "introductions"):
+            if field := getattr(message, name, b""):
+                for wrong in (b"", field[:-1]):
+                    with pytest.raises(MalformedMessageError, match=f"field {name} "):
+                        federation.clients[client].handle(changed(request, **{name: wrong}))
+                tried.add(name)
+        return deliver(client, request)
+
+    federation.deliver = disturbed
+    federation.train(3)
+    assert tried == {"new_contacts", "introductions"}

@@ -20,7 +20,7 @@ from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.transcript import Observation
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.runtime.hosts.one_process import profiles, public_features
 
 Make = Callable[..., Any]
@@ -88,7 +88,7 @@ def test_the_server_sees_the_same_whatever_the_features_are(
         federation = federation_of(changed, sized(TINY, changed))
         federation.train(2)
         both = federation.requests + federation.replies
-        shapes.append([(client, len(data), m.header_of(data)) for client, data in both])
+        shapes.append([(client, len(data), encoding.header_of(data)) for client, data in both])
     assert shapes[0] == shapes[1]
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.phases import PHASES, Phase
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import (
     Field,
     Flag,
@@ -262,21 +262,25 @@ def test_numbers_to_be_summed_of_another_length_are_refused(count: int, length: 
 def test_a_message_has_the_size_that_follows_from_its_fields(
     kind: type[m.Message], data: st.DataObject
 ) -> None:
-    lengths = {name: data.draw(st.sampled_from(AROUND)) for name in m.content_fields(kind)}
-    message = kind(header=bytes(m.HEADER_BYTES), **{name: bytes(n) for name, n in lengths.items()})
-    assert m.encoded_size(kind, **lengths) == len(m.encode(message))
+    lengths = {name: data.draw(st.sampled_from(AROUND)) for name in encoding.content_fields(kind)}
+    message = kind(
+        header=bytes(encoding.HEADER_BYTES), **{name: bytes(n) for name, n in lengths.items()}
+    )
+    assert encoding.encoded_size(kind, **lengths) == len(encoding.encode(message))
 
 
 @given(st.sampled_from(KINDS), st.data())
 def test_fields_left_out_have_the_size_of_their_defaults(
     kind: type[m.Message], data: st.DataObject
 ) -> None:
-    required = [f for f in m.content_fields(kind) if f in required_fields(kind)]
+    required = [f for f in encoding.content_fields(kind) if f in required_fields(kind)]
     lengths = {name: data.draw(st.integers(0, 300)) for name in required}
-    message = kind(header=bytes(m.HEADER_BYTES), **{name: bytes(n) for name, n in lengths.items()})
-    assert m.encoded_size(kind, **lengths) == len(m.encode(message))
+    message = kind(
+        header=bytes(encoding.HEADER_BYTES), **{name: bytes(n) for name, n in lengths.items()}
+    )
+    assert encoding.encoded_size(kind, **lengths) == len(encoding.encode(message))
     with pytest.raises(TypeError, match="strange"):
-        m.encoded_size(kind, strange=1)
+        encoding.encoded_size(kind, strange=1)
 
 
 def required_fields(kind: type[m.Message]) -> set[str]:
@@ -309,14 +313,14 @@ def test_the_sizes_of_a_round_are_those_of_its_messages(
     up: dict[str, Field] = {"user": Rows("users", n, Selection(own, wants), 300)}
     one = Round(Phase.FORWARD, np.array(called), down, up, layer=1)
     stores: dict[str, Any] = {"there": rows}
-    header = bytes(m.HEADER_BYTES)
-    sent = [len(m.encode(one.request(stores, client, header))) for client in called]
+    header = bytes(encoding.HEADER_BYTES)
+    sent = [len(encoding.encode(one.request(stores, client, header))) for client in called]
     assert one.sizes_down.tolist() == sent
     for field in up.values():
         field.prepare(stores)
     for number, client in enumerate(called):
         reply = m.Push(header=header, user=bytes((client,)) * 300 * bool(wants[client]))
-        assert len(m.encode(reply)) == one.sizes_up[number]
+        assert len(encoding.encode(reply)) == one.sizes_up[number]
         one.read(stores, client, reply)
         if wants[client]:
             assert bytes(stores["users"][client]) == bytes((client,)) * 300

@@ -30,7 +30,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.protocol.phases import PHASES
 from lpgcn.protocol.server.caller import Caller, Line
 from lpgcn.protocol.server.server import Server
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire.fields import Round
 
 Make = Callable[..., Any]
@@ -203,13 +203,13 @@ def one_bad_reply(federation: Any, rng: random.Random) -> bool:
         reply: bytes = deliver(client, request)
         if len(federation.replies) != at:
             return reply
-        message = m.decode(reply, REPLIES, limit=1 << 20)
-        names = [name for name in m.content_fields(type(message)) if getattr(message, name)]
+        message = encoding.decode(reply, REPLIES, limit=1 << 20)
+        names = [name for name in encoding.content_fields(type(message)) if getattr(message, name)]
         if not names or rng.random() < 0.2:
             return mutated(reply, [reply], rng)
         name = rng.choice(names)
         field = mutated(getattr(message, name), [reply], rng)
-        return m.encode(msgspec.structs.replace(message, **{name: field}))
+        return encoding.encode(msgspec.structs.replace(message, **{name: field}))
 
     federation.deliver = disturbed
     try:

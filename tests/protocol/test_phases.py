@@ -40,8 +40,9 @@ from lpgcn.protocol.phases import (
     restarted,
 )
 from lpgcn.protocol.server.server import Line, Server
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
+from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
 from lpgcn.runtime.hosts.one_process import profiles
 
 LIVES = (Newcomer, KeyHolder, Lister, Placed, Answered, Expectant, Party)
@@ -80,14 +81,14 @@ class Recorded:
     def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, bytes]]:
         asked, answers, replies = [], [], {}
         for client, data in requests:
-            message = m.decode(data, REQUESTS, limit=len(data))
-            header = m.read_header(message, m.run_of(message), client)
+            message = encoding.decode(data, REQUESTS, limit=len(data))
+            header = encoding.read_header(message, encoding.run_of(message), client)
             party = self._clients[client]
             self.steps.append((party._life.owns, party._last, header))
             replies[client] = self._clients[client].handle(data)
             kind = PHASES[Phase(header.phase)].reply
             asked.append(message)
-            answers.append(m.decode(replies[client], kind, limit=len(replies[client])))
+            answers.append(encoding.decode(replies[client], kind, limit=len(replies[client])))
         self.rounds.append((header, asked, answers))
         return replies.items()
 

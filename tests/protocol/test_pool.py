@@ -30,8 +30,8 @@ from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.protocol.server.caller import Caller
 from lpgcn.protocol.transcript import Observation
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.protocol.wire.sizes import MASK_REACH, Sizes
 from lpgcn.ragged import Ragged
@@ -68,12 +68,14 @@ def split(split_of: Make) -> Split:
 
 
 def read(data: bytes) -> Any:
-    return m.decode(data, MESSAGES, limit=1 << 24)
+    return encoding.decode(data, MESSAGES, limit=1 << 24)
 
 
 def in_phase(messages: Iterable[tuple[int, bytes]], phase: Phase) -> dict[int, Any]:
     """The messages of a phase that comes once, by client."""
-    return {client: read(data) for client, data in messages if m.header_of(data).phase == phase}
+    return {
+        client: read(data) for client, data in messages if encoding.header_of(data).phase == phase
+    }
 
 
 class Plainly:
@@ -327,7 +329,7 @@ def test_what_is_not_masked_or_not_sealed_is_found(
         assert found(set(scalars_of(plainly, user, config)), seen.server)
         assert not found(traces(plainly.answers[user]), seen.server), "masked in every suite"
 
-    def unmasked(keys: Keys, header: m.Header, values: npt.NDArray[np.uint64]) -> bytes:
+    def unmasked(keys: Keys, header: encoding.Header, values: npt.NDArray[np.uint64]) -> bytes:
         return values.astype("<u8").tobytes()
 
     monkeypatch.setattr(Keys, "mask_in_group", unmasked)
@@ -379,9 +381,9 @@ def test_clients_with_lists_of_one_length_send_and_get_messages_of_one_size(
     federation.replies.clear()
     federation.server.step(0, 0, 0.05)
 
-    def shapes(client: int) -> list[tuple[m.Header, list[int]]]:
+    def shapes(client: int) -> list[tuple[encoding.Header, list[int]]]:
         return [
-            (m.header_of(data), [len(getattr(read(data), name)) for name in fields_of(data)])
+            (encoding.header_of(data), [len(getattr(read(data), name)) for name in fields_of(data)])
             for to, data in federation.requests + federation.replies
             if to == client
         ]
@@ -394,7 +396,7 @@ def test_clients_with_lists_of_one_length_send_and_get_messages_of_one_size(
 
 def fields_of(data: bytes) -> list[str]:
     message: m.Message = read(data)
-    return [*m.content_fields(type(message))]
+    return [*encoding.content_fields(type(message))]
 
 
 def test_what_one_owner_of_everything_grants_is_not_too_long(
@@ -429,7 +431,7 @@ def refusals(
         message, party = read(request), federation.clients[client]
         before = picture_of(party)
         for what, fields in bad(client, message):
-            wrong = m.encode(msgspec.structs.replace(message, **fields))
+            wrong = encoding.encode(msgspec.structs.replace(message, **fields))
             try:
                 with pytest.raises(error):
                     party.handle(wrong)
@@ -547,7 +549,7 @@ def test_samples_and_wishes_have_no_place_where_there_are_pools(
 
     def bad(client: int, message: Any) -> Iterator[tuple[str, dict[str, bytes]]]:
         if isinstance(message, m.Exchange):
-            phase, layer = m.header_of(m.encode(message)).phase, message.header[26]
+            phase, layer = encoding.header_of(encoding.encode(message)).phase, message.header[26]
             yield "positions", {"positions": reading.pack_numbers([3])}
             if phase != Phase.FORWARD or layer < POOLED.layers - 1:
                 yield f"epoch in {Phase(phase).name}", {"epoch": reading.pack_numbers([0])}
@@ -581,7 +583,7 @@ def test_negatives_for_who_was_told_no_epoch_are_refused(
     def disturbed(client: int, request: bytes) -> bytes:
         message = read(request)
         if client == 4 and isinstance(message, m.Exchange) and message.epoch:
-            request = m.encode(msgspec.structs.replace(message, epoch=b""))
+            request = encoding.encode(msgspec.structs.replace(message, epoch=b""))
         reply: bytes = deliver(client, request)
         return reply
 
@@ -590,7 +592,7 @@ def test_negatives_for_who_was_told_no_epoch_are_refused(
         federation.train(1)
     client, request = federation.requests[-1]
     before = picture_of(federation.clients[4])
-    assert (client, m.header_of(request).phase) == (4, Phase.LOSS)
+    assert (client, encoding.header_of(request).phase) == (4, Phase.LOSS)
     with pytest.raises(UnexpectedMessageError, match="negatives outside of training"):
         federation.clients[4].handle(request)
     assert picture_of(federation.clients[4]) == before
@@ -649,11 +651,11 @@ def test_the_server_refuses_answers_of_another_length(
 
     def disturbed(client: int, request: bytes) -> bytes:
         reply: bytes = deliver(client, request)
-        if m.header_of(reply).phase != Phase.LOSS:
+        if encoding.header_of(reply).phase != Phase.LOSS:
             return reply
         message = read(reply)
         answers = change(message.answers) or bytes(8)
-        return m.encode(msgspec.structs.replace(message, answers=answers))
+        return encoding.encode(msgspec.structs.replace(message, answers=answers))
 
     federation.deliver = disturbed
     with pytest.raises(MalformedMessageError, match=r"from client \d+: field answers has"):
@@ -675,7 +677,7 @@ def test_a_loss_that_has_diverged_changes_nothing(
         raise fixed_point.DivergedError("too much today")
 
     def disturbed(client: int, request: bytes) -> bytes:
-        if m.header_of(request).phase == Phase.LOSS:
+        if encoding.header_of(request).phase == Phase.LOSS:
             before = picture_of(federation.clients[client])
             with monkeypatch.context() as patched:
                 patched.setattr(fixed_point, "total", fails)

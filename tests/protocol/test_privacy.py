@@ -36,7 +36,7 @@ from lpgcn.protocol.server.script import mask_peers
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind
 from lpgcn.protocol.transcript import Observation
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire.sizes import MASK_REACH, NO_WISH
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.hosts.one_process import profiles
@@ -308,9 +308,9 @@ def visible(federation: Any) -> list[tuple[int, str, dict[str, int]]]:
 
 
 def shape(data: bytes) -> tuple[str, dict[str, int]]:
-    message = m.decode(data, MESSAGES, limit=1 << 20)
-    header = m.Header(*m._HEADER.unpack(message.header)[2:5])
-    lengths = {name: len(getattr(message, name)) for name in m.content_fields(type(message))}
+    message = encoding.decode(data, MESSAGES, limit=1 << 20)
+    header = encoding.Header(*encoding._HEADER.unpack(message.header)[2:5])
+    lengths = {name: len(getattr(message, name)) for name in encoding.content_fields(type(message))}
     return f"{type(message).__name__} of {header}", lengths
 
 

@@ -15,7 +15,7 @@ from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.protocol.server.server import Line, Server
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.terms import Term
 
 Make = Callable[..., Any]
@@ -38,12 +38,12 @@ NUMBERS = 2 * 3 * 3
 def messages(federation: Any, phase: Phase) -> tuple[list[Any], list[Any]]:
     """What the clients were sent in a phase, and what they answered."""
     kinds = PHASES[phase]
-    asked = [m.decode(data, REQUESTS, limit=1 << 20) for _, data in federation.requests]
-    which = [m.header_of(data).phase == phase for _, data in federation.requests]
+    asked = [encoding.decode(data, REQUESTS, limit=1 << 20) for _, data in federation.requests]
+    which = [encoding.header_of(data).phase == phase for _, data in federation.requests]
     replies = [data for (_, data), one in zip(federation.replies, which, strict=True) if one]
     return (
         [message for message, one in zip(asked, which, strict=True) if one],
-        [m.decode(data, kinds.reply, limit=1 << 20) for data in replies],
+        [encoding.decode(data, kinds.reply, limit=1 << 20) for data in replies],
     )
 
 
@@ -95,11 +95,13 @@ def test_sums_of_another_length_are_refused_and_change_nothing(trained: Any) -> 
     client = trained.clients[2]
     before = {name: adam.state() for name, adam in client.party.tables().items()}
     trained.server.step(0, 1, 0.05)
-    again = [r for r in trained.requests if r[0] == 2 and m.header_of(r[1]).phase == 33][-1][1]
-    message = m.decode(again, REQUESTS, limit=1 << 20)
+    again = [r for r in trained.requests if r[0] == 2 and encoding.header_of(r[1]).phase == 33][-1][
+        1
+    ]
+    message = encoding.decode(again, REQUESTS, limit=1 << 20)
     short = msgspec.structs.replace(message, sums=message.sums[:-8])
     with pytest.raises(MalformedMessageError, match=f"sums has .* expected {NUMBERS} rows of 8"):
-        client.party.update_shared(short, m.read_header(short, client.party.run, 2))
+        client.party.update_shared(short, encoding.read_header(short, client.party.run, 2))
     assert before.keys() == client.party.tables().keys()
 
 

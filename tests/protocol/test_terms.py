@@ -48,10 +48,10 @@ from lpgcn.protocol.server.estates import LostItemsError, draw_heirs
 from lpgcn.protocol.server.server import Server
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import Kind
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
+from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
 from lpgcn.protocol.wire.fields import Round
-from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
 from lpgcn.protocol.wire.sizes import HEIRS
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Tables
@@ -74,15 +74,15 @@ both_losses = pytest.mark.parametrize("base", [TINY, POOLED], ids=["bpr", "softm
 
 
 def read(request: bytes) -> Any:
-    return m.decode(request, REQUESTS, limit=1 << 24)
+    return encoding.decode(request, REQUESTS, limit=1 << 24)
 
 
 def header_of(request: bytes) -> Header:
-    return Header(*m._HEADER.unpack(read(request).header)[2:5])
+    return Header(*encoding._HEADER.unpack(read(request).header)[2:5])
 
 
 def with_fields(request: bytes, **fields: bytes) -> bytes:
-    return m.encode(msgspec.structs.replace(read(request), **fields))
+    return encoding.encode(msgspec.structs.replace(read(request), **fields))
 
 
 def present_rows(tables: Tables, config: Config, members: list[int]) -> Tables:
@@ -566,10 +566,10 @@ def test_who_restarted_refuses_everything_but_a_later_stretch(
     with pytest.raises(ReplayedMessageError, match="after a restart in stretch 0"):
         federation.server.step(2, 0, 0.05)
     last = next(request for client, request in federation.requests[::-1] if client == 2)
-    run = m.run_of(read(last))
+    run = encoding.run_of(read(last))
     for phase in set(Phase) - {Phase.RESUME}:
         for pass_number in (STRETCH_PASSES, STRETCH_PASSES + 1, 7 * STRETCH_PASSES):
-            header = m.encode_header(run, Header(pass_number, phase), 2)
+            header = encoding.encode_header(run, Header(pass_number, phase), 2)
             with pytest.raises(UnexpectedMessageError, match="a restart in stretch 0; expected"):
                 restarted.handle(with_fields(last, header=header))
     assert picture_of(restarted) == before
@@ -679,8 +679,8 @@ def test_a_full_disk_changes_nothing(
 
 
 def resume_of(server: Server, client: int, number: int = 1) -> bytes:
-    header = m.encode_header(server._caller.run, Header(server._caller._pass, 1), client)
-    return m.encode(m.Resume(header=header, number=reading.pack_numbers([number])))
+    header = encoding.encode_header(server._caller.run, Header(server._caller._pass, 1), client)
+    return encoding.encode(m.Resume(header=header, number=reading.pack_numbers([number])))
 
 
 # Heirs.
@@ -1000,12 +1000,14 @@ def test_the_clients_seed_is_that_of_the_terms_before(
         assert picture_of(party) == before
         reply: bytes = deliver(client, request)
         if isinstance(message, m.Begin) and later:
-            publics[client] = m.decode(reply, m.PublicKey, limit=999).key
+            publics[client] = encoding.decode(reply, m.PublicKey, limit=999).key
             if client == 4:
-                header = m.encode_header(m.run_of(message), Header(STRETCH_PASSES, 3), 4)
+                header = encoding.encode_header(
+                    encoding.run_of(message), Header(STRETCH_PASSES, 3), 4
+                )
                 keys = m.PublicKeys(header=header, keys=b"".join(publics.values()))
                 with pytest.raises(UnexpectedMessageError, match="does not know the clients' seed"):
-                    party.handle(m.encode(keys))
+                    party.handle(encoding.encode(keys))
                 tried["joined"] += 1
         return reply
 

@@ -16,7 +16,7 @@ from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.protocol.server.caller import Caller
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.transcript import NUMBERS, Observation, Transcript, read
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire.fields import Packed, Round, Stored
 
 Make = Callable[..., Any]
@@ -76,9 +76,9 @@ def in_short(one: Observation) -> tuple[Any, ...]:
 
 def sent(client: int, kinds: Any, party: str, sender: str, data: bytes) -> tuple[Any, ...]:
     """What an observation of these bytes says, in short."""
-    message = m.decode(data, kinds, limit=len(data))
-    header = m.read_header(message, m.run_of(message), client)
-    fields = {name: getattr(message, name) for name in m.content_fields(type(message))}
+    message = encoding.decode(data, kinds, limit=len(data))
+    header = encoding.read_header(message, encoding.run_of(message), client)
+    fields = {name: getattr(message, name) for name in encoding.content_fields(type(message))}
     for name in NUMBERS.get(type(message), ()):
         fields[name] = tuple(np.frombuffer(fields[name], dtype="<u4").tolist())
     place = header.pass_number, Phase(header.phase), header.layer
@@ -99,7 +99,6 @@ def second_term(federation: Any) -> None:
 def test_numbers_are_decoded_wherever_a_server_packs_some(
     federation_of: Make, split_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = federation_of(split_of(TRAIN, 4, 9, [(0, 3), (3, 3)]), TINY)
     rounds = list[Round]()
     carry_out = Caller.carry_out
 
@@ -108,7 +107,9 @@ def test_numbers_are_decoded_wherever_a_server_packs_some(
         carry_out(caller, one)
 
     monkeypatch.setattr(Caller, "carry_out", recorded)
-    second_term(federation)
+    for model in ("lightgcn+", "gcn"):
+        config = TINY.changed(model=model)
+        second_term(federation_of(split_of(TRAIN, 4, 9, [(0, 3), (3, 3)]), config))
     packed = {
         (one.kinds[0], name)
         for one in rounds

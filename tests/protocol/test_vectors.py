@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from lpgcn.crypto import Label
+from lpgcn.protocol.errors import UnexpectedMessageError
 from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.protocol.suite import SUITES, Kind
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.random import Purpose
 
 WRITER = Path(__file__).with_name("write_vectors.py")
@@ -22,7 +24,7 @@ FILE = json.loads(WRITER.with_name("vectors.json").read_text(encoding="utf-8"))
 FOUND = SCRIPT["all_vectors"](FILE["sealed"])
 MESSAGES: list[m.Message] = SCRIPT["MESSAGES"]
 HOW = "write new vectors with `python tests/protocol/write_vectors.py`"
-WHERE = {"crypto": "lpgcn.crypto.context", "wire": "lpgcn.protocol.wire.messages"}
+WHERE = {"crypto": "lpgcn.crypto.context", "wire": "lpgcn.protocol.wire.encoding"}
 NAMES = sorted({(part, name) for part in FOUND for name in (*FOUND[part], *FILE[part])})
 
 
@@ -93,23 +95,26 @@ def test_nothing_has_the_tag_or_the_number_of_another() -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
 def test_a_vector_is_read_as_the_message_that_it_is(message: m.Message) -> None:
     data = bytes.fromhex(FILE["wire"][f"message {type(message).__name__}"])
-    assert m.decode(data, type(message), limit=len(data)) == message
-    phase = m.read_header(message, SCRIPT["RUN"], 3).phase
+    assert encoding.decode(data, type(message), limit=len(data)) == message
+    phase = encoding.read_header(message, SCRIPT["RUN"], 3).phase
     assert type(message) in (PHASES[Phase(phase)].request, PHASES[Phase(phase)].reply)
-    assert m.read_header(message, SCRIPT["RUN"], 3) in (Header(7, phase), Header(7, phase, 1))
-    fields = {name: len(getattr(message, name)) for name in m.content_fields(type(message))}
-    assert m.encoded_size(type(message), **fields) == len(data)
+    assert encoding.read_header(message, SCRIPT["RUN"], 3) in (
+        Header(7, phase),
+        Header(7, phase, 1),
+    )
+    fields = {name: len(getattr(message, name)) for name in encoding.content_fields(type(message))}
+    assert encoding.encoded_size(type(message), **fields) == len(data)
     assert all(fields.values()), "an empty field would say nothing about its place in the format"
     values = [getattr(message, name) for name in fields]
     assert len(set(values)) == len(values), "two equal fields could change places unnoticed"
 
 
 def test_nothing_else_is_read_as_a_message() -> None:
-    others = {type(message): m.encode(message) for message in MESSAGES}
+    others = {type(message): encoding.encode(message) for message in MESSAGES}
     for kind, data in others.items():
         for other in others.keys() - {kind}:
-            with pytest.raises(m.UnexpectedMessageError):
-                m.decode(data, other, limit=len(data))
+            with pytest.raises(UnexpectedMessageError):
+                encoding.decode(data, other, limit=len(data))
 
 
 @pytest.fixture
@@ -156,7 +161,7 @@ def test_the_script_adds_what_is_new_and_drops_nothing(copied: Path) -> None:
 def test_vectors_are_made_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A vector that came out of the file, or was made once, could not fail."""
     before = SCRIPT["made"](FOUND["wire"]["message Push"])
-    monkeypatch.setattr(m, "encode", lambda message: msgspec.json.encode(message))
+    monkeypatch.setattr(encoding, "encode", lambda message: msgspec.json.encode(message))
     assert SCRIPT["made"](FOUND["wire"]["message Push"]) != before
 
 
@@ -168,5 +173,5 @@ def test_a_checkpoint_is_written_as_it_was_read() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
 def test_a_header_can_be_read_without_the_rest(message: m.Message) -> None:
-    run, party = m.run_of(message), int.from_bytes(message.header[-4:], "big")
-    assert m.header_of(m.encode(message)) == m.read_header(message, run, party)
+    run, party = encoding.run_of(message), int.from_bytes(message.header[-4:], "big")
+    assert encoding.header_of(encoding.encode(message)) == encoding.read_header(message, run, party)

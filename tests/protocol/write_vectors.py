@@ -2,7 +2,7 @@
 
 A format is what two parties, or two versions of this program, must agree on to the byte. A vector
 of the file is never changed without a new VERSION, and this script refuses to: who changes how
-messages are laid out raises `lpgcn.protocol.wire.messages.VERSION`, who changes how they are sealed
+messages are laid out raises `lpgcn.protocol.wire.encoding.VERSION`, who changes how they are sealed
 `lpgcn.crypto.context.VERSION`. Vectors may be added. A version that nobody has ever spoken may be
 changed: delete the file first.
 """
@@ -37,11 +37,11 @@ from lpgcn.protocol.client.standing import FORMAT, Former, Nodes, Snapshot, Stan
 from lpgcn.protocol.client.user import Listing
 from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder, restarted
 from lpgcn.protocol.suite import SUITES, Kind
+from lpgcn.protocol.wire import encoding, reading, sizes
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading, sizes
+from lpgcn.protocol.wire.encoding import VERSION as WIRE_VERSION
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.fields import Present, Selection, Stores, Summed, Totals
-from lpgcn.protocol.wire.messages import VERSION as WIRE_VERSION
-from lpgcn.protocol.wire.messages import Header
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, words
@@ -69,7 +69,7 @@ ASKED: Final = np.array([0, 1])
 
 
 def at(phase: Phase, layer: int = 0) -> bytes:
-    return m.encode_header(RUN, Header(7, phase, layer), 3)
+    return encoding.encode_header(RUN, Header(7, phase, layer), 3)
 
 
 def numbers(*values: int) -> bytes:
@@ -378,8 +378,10 @@ def sizes_of(suite: str, dtype: str, config: Config = CONFIG) -> Vector:
     row = (Kind.WISH, Kind.GRANT, Kind.SCALARS)
     vectors = [kind for kind in of.suite.keys if kind not in row]
     pair = np.array([(0.5, 3)], dtype=of.pair)
-    small = Sizes(of.suite, 3, of.shown, of.pair, 3)
-    negative = np.array([(1, 2, pair[0])], dtype=small.negative_content)
+    about, three = of.negative_content, np.dtype(("u1", (3,)))
+    # Three bytes stand for the vector.
+    small = [(name, three if name == "vector" else about[name]) for name in about.names or ()]
+    negative = np.array([(1, 2, pair[0])], dtype=small)
     return {
         "rows": {kind.name: of.row(kind) for kind in vectors},
         "three slots": {kind.name: 3 * of.slots(kind)[0] + of.slots(kind)[1] for kind in row},
@@ -409,9 +411,9 @@ class PooledStep:
 
     def _tell(self, phase: Phase, message: m.Message, method: str) -> None:
         header = Header(1, phase)
-        placed = msgspec.structs.replace(message, header=m.encode_header(RUN, header, 0))
+        placed = msgspec.structs.replace(message, header=encoding.encode_header(RUN, header, 0))
         reply, _ = getattr(self._party, method)(placed, header)
-        self._said.append([m.encode(placed).hex(), m.encode(reply).hex()])
+        self._said.append([encoding.encode(placed).hex(), encoding.encode(reply).hex()])
 
     def said(self) -> Vector:
         owner, neighbour, pair = map(SecretKey, (OWNER_KEY, SENDER_KEY, PAIR_KEY))
@@ -529,8 +531,10 @@ def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
 
 def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
     everything: dict[str, Callable[[], Vector]] = {
-        "header": lambda: m.encode_header(RUN, HEADER, PARTY).hex(),
-        "run of a message": lambda: m.run_of(m.Ask(header=m.encode_header(RUN, HEADER, 1))).hex(),
+        "header": lambda: encoding.encode_header(RUN, HEADER, PARTY).hex(),
+        "run of a message": lambda: encoding.run_of(
+            m.Ask(header=encoding.encode_header(RUN, HEADER, 1))
+        ).hex(),
         "no wish": lambda: sizes.NO_WISH,
         "numbers": lambda: numbers(0, 1, 0x01020304, 2**32 - 1).hex(),
         "learning rate": lambda: reading.RATE.pack(0.001).hex(),
@@ -570,14 +574,14 @@ def wire_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
         "info of a bequest": lambda: info("bequest", RUN, OWN.public_bytes).hex(),
         "sealed key": lambda: sizes.SEALED_KEY_BYTES,
         "heirs": lambda: sizes.HEIRS,
-        "passes of a stretch": lambda: m.STRETCH_PASSES,
+        "passes of a stretch": lambda: encoding.STRETCH_PASSES,
         "after a restart": lambda: [
             [one.pass_number, one.phase, one.layer] for one in map(restarted, (-1, 0, 3))
         ],
     }
     for message in MESSAGES:
         name = f"message {type(message).__name__}"
-        everything[name] = partial(lambda one: m.encode(one).hex(), message)
+        everything[name] = partial(lambda one: encoding.encode(one).hex(), message)
     for phase in Phase:
         everything[f"phase {phase.name}"] = partial(int, phase)
     everything["layers"] = lambda: {
@@ -646,7 +650,7 @@ def write(path: Path = FILE) -> None:
     if old and (names := changed(old, new)):
         sys.exit(
             f"these vectors would change, and VERSION is what it was: {', '.join(names)}; raise "
-            "VERSION in lpgcn.protocol.wire.messages (wire) or lpgcn.crypto.context (crypto), or, "
+            "VERSION in lpgcn.protocol.wire.encoding (wire) or lpgcn.crypto.context (crypto), or, "
             f"if nobody has ever spoken this version, delete {path} first"
         )
     path.write_text(json.dumps(new, indent=1) + "\n", encoding="utf-8")

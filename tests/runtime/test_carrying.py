@@ -17,7 +17,7 @@ from lpgcn.protocol.server.server import Line, Server
 from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.nats.frames import VERSION, Welcome
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.runs.carrying import CarryingEvents, Vehicle, passengers
+from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle, passengers
 from lpgcn.runtime.runs.catalogue import About, Catalogue
 
 CONFIG = Config(
@@ -47,8 +47,8 @@ class Bus:
     def __init__(self, split: Split, config: Config, folder: Path, least_members: int) -> None:
         self.events = Terms()
         self.vehicle = Vehicle(
-            passengers(split, range(split.n_users), folder, seed=3), "bus", events=self.events,
-            least_members=least_members,
+            passengers(split, range(split.n_users), folder, seed=3), "bus",
+            Participation(least_members=least_members), events=self.events,
         )  # fmt: skip
         about = About(
             federation="films", config=config.changed(seed=0), clients=split.n_users,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lpgcn.config import Config, Suite
+from lpgcn.config import Config, SuiteName
 from lpgcn.data import Interactions, Split, load
 from lpgcn.protocol.ledger import Traffic
 from lpgcn.protocol.phases import PHASES, Phase
@@ -38,7 +38,9 @@ def small(users: int, items: int) -> Split:
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 @pytest.mark.parametrize("suite", ["sealed", "paper"])
 @pytest.mark.parametrize(("layers", "virtual_items"), [(1, "3"), (2, "0"), (3, "1.0x")])
-def test_both_ledgers_are_equal(model: str, suite: Suite, layers: int, virtual_items: str) -> None:
+def test_both_ledgers_are_equal(
+    model: str, suite: SuiteName, layers: int, virtual_items: str
+) -> None:
     split = small(24, 90)
     config = Config(
         model=model,
@@ -67,7 +69,7 @@ def test_both_ledgers_are_equal(model: str, suite: Suite, layers: int, virtual_i
 
 @pytest.mark.parametrize("suite", ["sealed", "paper"])
 @pytest.mark.parametrize("answers", [None, 20])
-def test_both_ledgers_are_equal_with_pools(suite: Suite, answers: int | None) -> None:
+def test_both_ledgers_are_equal_with_pools(suite: SuiteName, answers: int | None) -> None:
     """Two groups, of 32 and of 33 clients."""
     split = small(65, 90)
     config = Config(
@@ -93,7 +95,7 @@ def test_both_ledgers_are_equal_with_pools(suite: Suite, answers: int | None) ->
 @pytest.mark.parametrize("suite", ["sealed", "paper"])
 @pytest.mark.parametrize("virtual_items", ["0", "3"])
 def test_both_ledgers_of_a_whole_run_are_equal(
-    model: str, suite: Suite, virtual_items: str, tmp_path: Path
+    model: str, suite: SuiteName, virtual_items: str, tmp_path: Path
 ) -> None:
     """With all that a training loop asks for: best parameters that are kept and gone back to,
     checkpoints with an owner's copies, validations and the test."""

@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
-from lpgcn.config import PAPERS_OWN, Config, Planner, Suite, VirtualDraw
+from lpgcn.config import PAPERS_OWN, Config, PlannerName, SuiteName, VirtualDraw
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ what it sees before the first step: the token graph.""",
 @click.option(
     "--suites",
     "suite",
-    type=click.Choice(get_args(Suite)),
+    type=click.Choice(get_args(SuiteName)),
     multiple=True,
     help="Suites to audit; can be repeated.  [default: sealed]",
 )
@@ -88,7 +88,7 @@ what it sees before the first step: the token graph.""",
 @click.option(
     "--planners",
     "planner",
-    type=click.Choice(get_args(Planner)),
+    type=click.Choice(get_args(PlannerName)),
     multiple=True,
     help="Who computes which item; can be repeated.  [default: auto]",
 )

@@ -15,12 +15,10 @@ from lpgcn.cli.logs import EventLog
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
-from lpgcn.config import Suite
-from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
-from lpgcn.runtime.runs.carrying import CarryingEvents, Passenger, Vehicle, carry
+from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Passenger, Vehicle, carry
 
 SECONDS_BETWEEN: Final = 30.0
 """Two lines about progress."""
@@ -133,21 +131,14 @@ class CarryingLog(_Carrying):
 
 
 def carried(
-    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None, kept: Path | None, least_members: int,
+    log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger],
+    participation: Participation,
 ) -> tuple[str, Vehicle]:  # fmt: skip
-    """Carry these clients until the run is over, and be stopped by whoever stops the command.
-
-    `kept` is where their virtual items are remembered, if they are.
-    """
-    from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
-
+    """Carry these clients until the run is over, and be stopped by whoever stops the command."""
     events = CarryingDisplay() if log is None else CarryingLog(log, name)
     try:
         text, vehicle = carry(
-            options, name, people, suite=suite, events=events, started=_stop_on_signal,
-            item_features=item_features, kept=None if kept is None else KeptVirtualItems(kept),
-            least_members=least_members,
+            options, name, people, participation, events=events, started=_stop_on_signal,
         )  # fmt: skip
     except KeyboardInterrupt:
         text = ""

@@ -58,7 +58,8 @@ Examples:
 @click.option(
     "--settings",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder with MODEL.toml for each model that has settings other than its defaults.",
+    help="A folder with default.toml, of which every model takes what it has, and with MODEL.toml "
+    "for each that differs; either may be missing.",
 )
 @click.option(
     "--metrics",

@@ -36,8 +36,6 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
     same model centralised; shows that both are the same to the last bit; and recommends, on a
     client.
     """
-    import numpy as np
-
     from lpgcn.cli.progress import ProgressDisplay
     from lpgcn.config import read_config
     from lpgcn.data import load
@@ -45,6 +43,7 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
     from lpgcn.runtime.engines.federated import Federated
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
+    from lpgcn.runtime.verification import largest_difference
 
     with as_file(files("lpgcn.cli") / "demo.toml") as own:
         config, split = read_config(config_file or own), load("demo")
@@ -68,7 +67,7 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
         theirs = train("demo", config, out=central, overwrite=replace, observer=display)
     vectors = [Recommender.load(folder).vectors for folder in (out, central)]
     difference = max(
-        float(np.abs(getattr(vectors[0], kind) - getattr(vectors[1], kind)).max())
+        largest_difference(getattr(vectors[0], kind), getattr(vectors[1], kind))
         for kind in ("users", "items")
     )
     verdict = "lossless, bit for bit" if difference == 0 else "NOT lossless"

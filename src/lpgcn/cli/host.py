@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.files import held
 from lpgcn.runtime.runs.source import Source
 
@@ -81,7 +81,7 @@ def host(
     experiment_seed: int | None,
     virtual_items: Path | None,
     least_members: int,
-    suite: Suite,
+    suite: SuiteName,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -94,7 +94,8 @@ def host(
     from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
     from lpgcn.runtime.memory import keep_freed_memory
-    from lpgcn.runtime.runs.carrying import passengers
+    from lpgcn.runtime.runs.carrying import Participation, passengers
+    from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = source_asked(dataset, fields)
@@ -106,14 +107,16 @@ def host(
         people = passengers(split, chosen, state, experiment_seed)
         kept = None
         if experiment_seed is None:
-            kept = virtual_items or credentials_file.with_name(f"{name}.virtual-items")
+            beside = credentials_file.with_name(f"{name}.virtual-items")
+            kept = KeptVirtualItems(virtual_items or beside)
+        participation = Participation(suite, least_members, items, kept)
         keep_freed_memory()
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
         # Several hosts may have their users' folders in one place.
         with held(state / f".{name}"):
-            text, vehicle = carried(log, name, options, people, suite, items, kept, least_members)
+            text, vehicle = carried(log, name, options, people, participation)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

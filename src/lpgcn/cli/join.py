@@ -18,7 +18,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.errors import LpgcnError
 from lpgcn.files import held
 from lpgcn.runtime.runs.source import Source
@@ -76,7 +76,7 @@ def join(
     virtual_items: Path | None,
     k: int,
     least_members: int,
-    suite: Suite,
+    suite: SuiteName,
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -88,7 +88,8 @@ def join(
     """
     from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
-    from lpgcn.runtime.runs.carrying import passengers
+    from lpgcn.runtime.runs.carrying import Participation, passengers
+    from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = Source(**data_asked(None, {**fields, "train": train}))
@@ -99,13 +100,13 @@ def join(
                 "on one machine are for `lpgcn host`."
             )
         own_name, options = connect_options(credentials_file, broker, name, state)
-        kept = virtual_items or credentials_file.with_name(f"{own_name}.virtual-items")
+        beside = credentials_file.with_name(f"{own_name}.virtual-items")
+        kept = KeptVirtualItems(virtual_items or beside)
+        participation = Participation(suite, least_members, items, kept)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
         with held(state):
-            text, vehicle = carried(
-                log, own_name, options, [alone], suite, items, kept, least_members
-            )
+            text, vehicle = carried(log, own_name, options, [alone], participation)
         if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():

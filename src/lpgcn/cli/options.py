@@ -12,7 +12,7 @@ import click
 import msgspec
 from msgspec import inspect
 
-from lpgcn.config import Config, Suite, parse, read_toml
+from lpgcn.config import Config, SuiteName, parse, read_toml
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import LEAST_MEMBERS
 
@@ -140,7 +140,7 @@ def new_name(stem: str, ending: str = "") -> Path:
 
 suite_option = click.option(
     "--suite",
-    type=click.Choice(get_args(Suite)),
+    type=click.Choice(get_args(SuiteName)),
     default="sealed",
     show_default=True,
     help="What is encrypted under which key; a server with another suite is refused.",

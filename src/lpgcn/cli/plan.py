@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.report import check_report, report_option
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
-from lpgcn.config import Config
+from lpgcn.config import Config, PlannerName
 from lpgcn.runtime.runs.source import FEATURES, Source
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lpgcn.data import Split
-    from lpgcn.plan import Plan, PlanCost, PlannerName, Progress, TokenGraph
+    from lpgcn.plan import Plan, PlanCost, Progress, TokenGraph
     from lpgcn.plan.sweep import LoadPoint
 
     Sweep = tuple[Sequence[PlanCost], Mapping[str, Sequence[LoadPoint]]]
@@ -261,7 +261,7 @@ def _sweep(graph: TokenGraph, split: Split, config: Config) -> Sweep:
     def measure(plan: Plan) -> PlanCost:
         return plan_cost(graph, plan, config)
 
-    options, seed = plan_options(split, config), config.seed
+    options, seed = plan_options(config, split), config.seed
     never = options.never_convolve
     heaviest = measure(cover(graph, seed, never_convolve=never)).load_max
     planners: tuple[PlannerName, ...] = (options.planner,)

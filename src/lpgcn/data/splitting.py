@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.config import SplitName
 from lpgcn.data.errors import DataError
 from lpgcn.data.interactions import Interactions
 from lpgcn.random import Purpose, words
@@ -22,7 +23,6 @@ Float64 = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 Ratio = tuple[float, float, float]
 Parts = tuple[Interactions, Interactions, Interactions]
-SplitName = Literal["ratio", "leave-one-out", "temporal"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The server alone plans, from the token graph: who listed which token, real and v
 from lpgcn.plan.cost import PlanCost, cost, loads
 from lpgcn.plan.cover import cover
 from lpgcn.plan.graph import Plan, TokenGraph, TokenGraphError
-from lpgcn.plan.options import ImpossibleLimitError, PlanError, PlannerName, PlanOptions, Progress
+from lpgcn.plan.options import ImpossibleLimitError, PlanError, PlanOptions, Progress
 from lpgcn.plan.planner import make_plan
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "PlanCost",
     "PlanError",
     "PlanOptions",
-    "PlannerName",
     "Progress",
     "TokenGraph",
     "TokenGraphError",

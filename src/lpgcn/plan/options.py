@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+from lpgcn.config import PlannerName
 from lpgcn.errors import LpgcnError
 
-PlannerName = Literal["auto", "cover", "greedy", "partition"]
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of the planner's work that is done, 0 to 1."""
 

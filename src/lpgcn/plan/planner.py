@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.config import PlannerName
 from lpgcn.plan.cost import loads
 from lpgcn.plan.cover import Mask, allowed_clients, candidate_clients, cover, random_owners
 from lpgcn.plan.graph import Plan, TokenGraph
@@ -15,7 +16,6 @@ from lpgcn.plan.options import (
     ImpossibleLimitError,
     PartitionerError,
     PlanError,
-    PlannerName,
     PlanOptions,
     Progress,
 )

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lpgcn.config import PlannerName
 from lpgcn.plan.cost import PlanCost
 from lpgcn.plan.cover import candidate_clients, cover
 from lpgcn.plan.graph import Plan, TokenGraph
-from lpgcn.plan.options import ImpossibleLimitError, PlannerName, PlanOptions, Progress
+from lpgcn.plan.options import ImpossibleLimitError, PlanOptions, Progress
 from lpgcn.plan.planner import make_plan
 
 Measure = Callable[[Plan], PlanCost]

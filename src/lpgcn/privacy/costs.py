@@ -45,7 +45,7 @@ class Made:
         self._models: dict[tuple[Config, int], Model] = {}
 
     def planner(self, config: Config) -> Planner:
-        make, options = planner_for(self._split, config), plan_options(self._split, config)
+        make, options = planner_for(self._split, config), plan_options(config, self._split)
 
         def plan(graph: TokenGraph) -> Plan:
             listed = graph.listed

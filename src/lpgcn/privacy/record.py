@@ -17,7 +17,7 @@ from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
 from lpgcn.protocol.transcript import Observation, Opened
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.ragged import Bits, Int64
 
 

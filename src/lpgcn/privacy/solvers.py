@@ -1,4 +1,4 @@
-"""Small linear programmes of the attacks, in NumPy."""
+"""Systems of linear equations that attacks solve: by non-negative, small or few coefficients."""
 
 from __future__ import annotations
 

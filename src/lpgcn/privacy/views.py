@@ -27,7 +27,7 @@ from lpgcn.privacy.record import Block, Record, Subjects
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind, Suite
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Bits, Int64
 

@@ -16,7 +16,7 @@ from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
+from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
 
 Stage = Literal["initialise", "forward", "loss", "backward", "measure", "keep"]
 

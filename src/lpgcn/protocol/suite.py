@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Final
 
-from lpgcn.config import Suite as SuiteName
+from lpgcn.config import SuiteName
 from lpgcn.protocol.errors import SuiteError
 
 

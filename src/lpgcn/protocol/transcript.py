@@ -18,7 +18,7 @@ from lpgcn.files import StorageError, storing
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -61,6 +61,7 @@ NUMBERS: Final[Mapping[type[m.Message], tuple[str, ...]]] = {
     m.Samples: ("negatives", "negative_places", "contacts"),
     m.LossRows: ("contacts",),
     m.Update: ("batch_size",),
+    m.Shared: ("batch_size",),
     m.Mark: ("number",),
     m.Estates: ("number", "counts", "bundles", "offsets", "rows"),
     m.Bequests: ("counts", "rows"),

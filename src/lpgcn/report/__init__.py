@@ -1,1 +1,1 @@
-"""Pictures of what was measured."""
+"""Pages, tables and pictures of what was measured."""

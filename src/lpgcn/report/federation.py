@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
-from lpgcn.config import Suite as SuiteName
+from lpgcn.config import SuiteName
+from lpgcn.protocol.ledger import Direction, Role
+from lpgcn.protocol.phases import Stage
 from lpgcn.protocol.suite import SUITES, Key, Kind, OwnerPush
 from lpgcn.report.charts import histogram, stacked_bars
 from lpgcn.report.page import Html, Section, folded, joined, paragraph, side_by_side, table
@@ -16,9 +18,9 @@ from lpgcn.runtime.traffic import TrafficSummary
 SIDE_BY_SIDE: Final = 4
 """With more runs than these, a page has no column and no section for each."""
 _STEP: Final = "A client and training step"
-_WAYS: Final = ("up", "down")
-_ROLES: Final = ("convolution", "ordinary")
-_STAGES: Final = ("initialise", "forward", "loss", "backward", "measure", "keep")
+_WAYS: Final[tuple[str, ...]] = get_args(Direction)
+_ROLES: Final[tuple[str, ...]] = get_args(Role)
+_STAGES: Final[tuple[str, ...]] = get_args(Stage)
 _SAYS: Final[Mapping[Kind, str]] = {
     Kind.USER_FORWARD: "a user's vector, forward",
     Kind.USER_BACKWARD: "a user's vector, backward",

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from lpgcn.config import Config
+from lpgcn.crypto import TAG_BYTES
 from lpgcn.data import Split
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.runtime.estimation import Cost, estimate
@@ -23,8 +24,6 @@ SECONDS_A_ROW: Final = 3.2e-6
 """A vector that is sealed, opened and added."""
 SECONDS_A_FINAL_ROW: Final = 1.4e-6
 """A final item vector, which is opened and multiplied."""
-SEAL_BYTES: Final = 28
-"""A nonce and a tag."""
 BYTES_A_PROCESS: Final = 90_000_000
 BYTES_A_CLIENT: Final = 80_000
 BYTES_A_NEIGHBOUR: Final = 7_500
@@ -45,7 +44,7 @@ def local_cost(
 ) -> LocalCost:
     """For clients in so many processes, if there are as many processors."""
     found, clients = estimate(split, config, plan), graph.n_clients
-    row = config.dim * config.number_bytes + SEAL_BYTES
+    row = config.dim * config.number_bytes + TAG_BYTES
 
     def seconds(cost: Cost, a_row: float) -> float:
         a_client = cost.rounds * SECONDS_A_MESSAGE + (cost.up + cost.down) / row * a_row

@@ -23,7 +23,7 @@ from lpgcn.protocol.server.server import Planner
 
 def planner_for(split: Split, config: Config, progress: Progress | None = None) -> Planner:
     """A function that the server calls with all that it knows, the token graph."""
-    options = plan_options(split, config)
+    options = plan_options(config, split)
 
     def plan(graph: TokenGraph) -> Plan:
         try:
@@ -48,12 +48,13 @@ def plan_cost(graph: TokenGraph, plan: Plan, config: Config) -> PlanCost:
     )
 
 
-def plan_options(split: Split, config: Config) -> PlanOptions:
+def plan_options(config: Config, split: Split | None = None) -> PlanOptions:
+    """Without a split nobody is known by name, and anybody may convolve."""
     return PlanOptions(
         planner=config.planner,
         max_load=config.load_limit,
         max_items_per_client=config.max_items_per_client,
-        never_convolve=_never(split, config.never_convolve),
+        never_convolve=frozenset() if split is None else _never(split, config.never_convolve),
         convolution_clients=config.convolution_clients,
     )
 

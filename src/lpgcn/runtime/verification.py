@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.config import Config, Planner, Suite
+from lpgcn.config import Config, PlannerName, SuiteName
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
 from lpgcn.model.backbones import PAPERS_OWN
@@ -58,9 +58,9 @@ def verify(
     *,
     epochs: int,
     models: Sequence[str] = PAPERS_OWN,
-    suites: Sequence[Suite] = get_args(Suite),
+    suites: Sequence[SuiteName] = get_args(SuiteName),
     virtual_items: Sequence[str] = ("0", "1.0x"),
-    other_planners: Sequence[Planner] = ("cover", "greedy"),
+    other_planners: Sequence[PlannerName] = ("cover", "greedy"),
     workers: int = 1,
     observer: VerificationObserver | None = None,
 ) -> Iterator[Comparison]:

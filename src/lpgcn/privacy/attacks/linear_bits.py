@@ -21,7 +21,7 @@ from lpgcn.privacy.solvers import non_negative
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.ragged import Int64, Ragged
 
 Float64 = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ from lpgcn.privacy.solvers import least_squares
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.ragged import Int64
 
 Float64 = npt.NDArray[np.float64]

@@ -24,9 +24,9 @@ from lpgcn.protocol.errors import (
 )
 from lpgcn.protocol.phases import REQUESTS, Phase, PhaseOrder, restarted
 from lpgcn.protocol.transcript import Opened, Witness, observe
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import STRETCHES, Header
+from lpgcn.protocol.wire.encoding import STRETCHES, Header
 from lpgcn.protocol.wire.sizes import Sizes
 
 
@@ -69,11 +69,11 @@ class Client:
         digest = sha256(request).digest()
         if digest == self._answered:
             return self._answer
-        message: m.Message = m.decode(request, REQUESTS, limit=self._limit)
+        message: m.Message = encoding.decode(request, REQUESTS, limit=self._limit)
         begins = isinstance(message, m.Resume | m.Begin)
-        run = m.run_of(message) if begins else self._life.run or m.run_of(message)
+        run = encoding.run_of(message) if begins else self._life.run or encoding.run_of(message)
         index = self._device.about.index
-        header = m.read_header(message, run, index)
+        header = encoding.read_header(message, run, index)
         row = self._order.check(header, self._last, owns=self._life.owns)
         if type(message) is not row.request:
             raise UnexpectedMessageError(
@@ -88,8 +88,8 @@ class Client:
         elif isinstance(message, m.Resume) and isinstance(life, Party):
             self._limit = self._largest(life.members)
         self._report(message, header, len(request))
-        place = m.encode_header(run, header, index)
-        answer = m.encode(msgspec.structs.replace(reply, header=place))
+        place = encoding.encode_header(run, header, index)
+        answer = encoding.encode(msgspec.structs.replace(reply, header=place))
         self._answered, self._answer = digest, answer
         return answer
 
@@ -117,7 +117,7 @@ class Client:
         life: Life = Newcomer(self._device)
         if number:
             life = Party.resumed(self._device, number)
-            if life.run != m.run_of(message):
+            if life.run != encoding.run_of(message):
                 raise WrongRunError(f"checkpoint {number} is of another run")
             self._device.check_members(life.members)
         self._device.checkpoints.begin_stretch(header.stretch)

@@ -48,9 +48,9 @@ from lpgcn.protocol.client.user import Listing, draw_virtual_items
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.suite import SUITES, Key
 from lpgcn.protocol.transcript import Opened
+from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import (
     ANSWER_KEYS,
     MASK_REACH,
@@ -82,7 +82,7 @@ class Newcomer:
         self.device.check_members(members)
         private = PrivateKey.generate()
         holder = KeyHolder(
-            self.device, self.belongings, m.run_of(message), term, members, private, b""
+            self.device, self.belongings, encoding.run_of(message), term, members, private, b""
         )
         return m.PublicKey(key=private.public_bytes), holder
 

@@ -28,7 +28,7 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.ragged import Ragged
 
 

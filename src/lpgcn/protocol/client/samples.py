@@ -25,7 +25,7 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 from lpgcn.ragged import Int64
 
 
@@ -84,6 +84,7 @@ class SampledLoss(LossPart):
                 proved_key(entry, self._standing.root)
                 for entry in self._introduced(
                     message.new_contacts,
+                    "new_contacts",
                     entry_bytes(self._standing.members),
                     len(keys.owners),
                     contacts,
@@ -131,16 +132,18 @@ class SampledLoss(LossPart):
         rows = reading.split(message.negative_rows, width, "negative_rows", count=len(places))
         return keys.open_finals(sent, places.tolist(), rows)
 
-    def _introduced(self, field: bytes, width: int, known: int, contacts: Int64) -> list[bytes]:
+    def _introduced(
+        self, field: bytes, name: str, width: int, known: int, contacts: Int64
+    ) -> list[bytes]:
         """What introduces the contacts of a message that are met now: these have the next numbers
         after those that are known. Where negatives travel in the clear there is nobody to meet."""
-        parts = reading.split(field, width, "introductions")
+        parts = reading.split(field, width, name)
         met = {contact for contact in contacts.tolist() if contact >= known}
         if not self._sizes.introduction:
             met = set()
         if met != set(range(known, known + len(parts))):
             raise MalformedMessageError(
-                f"{len(parts)} introductions for {len(met)} contacts that are new here"
+                f"field {name} introduces {len(parts)} contacts; {len(met)} are new here"
             )
         return parts
 
@@ -179,7 +182,10 @@ class SampledLoss(LossPart):
         if len(set(zip(senders.tolist(), numbers.tolist(), strict=True))) != len(rows):
             raise MalformedMessageError("field contacts holds a negative twice")
         width, known = self._sizes.introduction, len(keys.pairs)
-        met = keys.meet(self._introduced(message.introductions, width, known, senders))
+        introductions = self._introduced(
+            message.introductions, "introductions", width, known, senders
+        )
+        met = keys.meet(introductions)
         handles = senders.tolist()
         opened = keys.open(
             sent_in, Kind.NEGATIVE, keys.pairs, handles, rows, numbers.tolist(), more=met

@@ -16,7 +16,7 @@ from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey,
 from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.suite import TO_MANY, Kind, Suite
 from lpgcn.protocol.transcript import Opened
-from lpgcn.protocol.wire.messages import Header
+from lpgcn.protocol.wire.encoding import Header
 
 UInt64 = npt.NDArray[np.uint64]
 

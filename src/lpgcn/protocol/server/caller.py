@@ -19,9 +19,10 @@ from lpgcn.protocol.errors import (
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase, describe
 from lpgcn.protocol.transcript import Witness, observe
+from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
 from lpgcn.protocol.wire.fields import Round, Stores
-from lpgcn.protocol.wire.messages import STRETCH_PASSES, Header
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Bits, Int64
 
@@ -62,7 +63,7 @@ class Caller:
         self._numbers = members.tolist()
         self._rank = {number: rank for rank, number in enumerate(self._numbers)}
         self._limit = Sizes.of(config).largest(len(members), n_items, config.batch_size)
-        self.run = run or secrets.token_bytes(m.RUN_BYTES)
+        self.run = run or secrets.token_bytes(encoding.RUN_BYTES)
         self.ledger = Ledger(np.zeros(len(members), dtype=np.bool_))
         self.stores: Stores = {}
         self._pass = 0
@@ -124,15 +125,15 @@ class Caller:
         """The requests as they travel; their sizes are noted."""
         for rank in round_.called.tolist():
             number = self._numbers[rank]
-            place = m.encode_header(self.run, header, number)
-            data = m.encode(round_.request(self.stores, rank, place))
+            place = encoding.encode_header(self.run, header, number)
+            data = encoding.encode(round_.request(self.stores, rank, place))
             sent.append(len(data))
             yield number, data
 
     def _read(self, number: int, data: bytes, asked: Header, kind: type[m.Message]) -> m.Message:
         """A client's answer to what it was asked."""
-        reply: m.Message = m.decode(data, kind, limit=self._limit)
-        header = m.read_header(reply, self.run, number)
+        reply: m.Message = encoding.decode(data, kind, limit=self._limit)
+        header = encoding.read_header(reply, self.run, number)
         if header != asked:
             wrong = ReplayedMessageError if header < asked else UnexpectedMessageError
             raise wrong(f"a message for {describe(header)}, expected one for {describe(asked)}")

@@ -12,11 +12,9 @@ from functools import cached_property
 
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Field, Rows
+from lpgcn.protocol.wire.fields import Fields, Rows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Bits, Int64, Ragged
-
-Fields = dict[str, Field]
 
 
 class LossRounds(ABC):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from lpgcn.model.batches import PooledBatch
-from lpgcn.protocol.server.loss import Fields, LossRounds
+from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Packed, Present, Rows, Selection, Summed, Totals
+from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection, Summed, Totals
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 

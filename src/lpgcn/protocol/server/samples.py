@@ -11,10 +11,10 @@ import numpy as np
 from lpgcn.crypto import entry_bytes
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
-from lpgcn.protocol.server.loss import Fields, LossRounds
+from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Packed, Present, Rows, Selection
+from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Int64, Ragged
 

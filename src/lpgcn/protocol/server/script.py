@@ -8,7 +8,7 @@ that is public anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,17 +17,16 @@ from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import Draw, PooledBatch, groups
-from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
 from lpgcn.protocol.server.contacts import Contacts
+from lpgcn.protocol.server.exchange import ExchangeRows
 from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.pool import PoolRounds
 from lpgcn.protocol.server.samples import SampleRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import (
-    Field,
-    Flag,
+    Fields,
     Listed,
     Packed,
     Present,
@@ -46,8 +45,6 @@ from lpgcn.protocol.wire.sizes import (
     verification_answer,
 )
 from lpgcn.ragged import Bits, Int64, Ragged
-
-Fields = Mapping[str, Field]
 
 
 def resuming(numbers: Int64) -> Round:
@@ -95,8 +92,7 @@ class Script:
     def __init__(self, topology: Topology, config: Config) -> None:
         self._topology, self._config = topology, config
         self._sizes, self._order = Sizes.of(config), PhaseOrder.of(config)
-        self._fan = FANS[self._sizes.suite.owner_push]
-        self._pushed, self._arriving = self._fan.pushed(topology), self._fan.arriving(topology)
+        self._exchange = ExchangeRows(topology, self._sizes)
         self._item_tables = sorted(backbone_of(config).held("items"))
         self.contacts = Contacts(topology)
         # Owners have most to do, so they are the first to be asked.
@@ -226,11 +222,11 @@ class Script:
         """forward → loss → backward → update, as Algorithm 7."""
         loss = self._loss(batch)
         scope = loss.scope
-        about = self._fan.about(scope)
+        about = self._exchange.fan.about(scope)
         yield from self._forward(scope, loss)
         yield self._round(Phase.LOSS, loss.samples, loss.gradients, scope=scope)
-        pushes = self._pushes(Kind.USER_BACKWARD, about, scope.users)
-        down = {**loss.loss_rows, **self._wanted(about, scope.users)}
+        pushes = self._exchange.pushes(Kind.USER_BACKWARD, about, scope.users)
+        down = {**loss.loss_rows, **self._exchange.wanted(about, scope.users)}
         yield self._round(Phase.GRADIENT, down, pushes, scope=scope)
         yield from self._backward(about, scope.users)
 
@@ -254,16 +250,16 @@ class Script:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
         topology, sequence = self._topology, self._order
         yield from self._whole_forward
-        pushes, users = self._fan.for_users(topology, scope), topology.listing(scope.items)
+        pushes, users = self._exchange.fan.for_users(topology, scope), topology.listing(scope.items)
         last = sequence.layers - 1
-        down = {**self._arrivals_at(last), **self._wanted(pushes, users)}
-        up = self._pushes(Kind.USER_FORWARD, pushes, users)
+        down = {**self._arrivals_at(last), **self._exchange.wanted(pushes, users)}
+        up = self._exchange.pushes(Kind.USER_FORWARD, pushes, users)
         if loss is not None:
             down, up = {**down, **loss.positions}, {**up, **loss.wishes}
         yield self._round(Phase.FORWARD, down, up, last)
         finals = Selection(topology.owned, scope.finals[topology.owned.values])
         width = self._sizes.row(loss.kind if loss else Kind.ITEM_FINAL)
-        arrivals = self._arrivals(Kind.USER_FORWARD, pushes, scope.pairs)
+        arrivals = self._exchange.arrivals(Kind.USER_FORWARD, pushes, scope.pairs)
         yield self._round(
             Phase.FINAL,
             {**arrivals, "wanted": Present(finals), **(loss.wishing if loss else {})},
@@ -277,8 +273,7 @@ class Script:
     @cached_property
     def _whole_forward(self) -> list[Round]:
         """BUILD, and the exchanges before the last one: the same in every pass."""
-        asked = self._whole_wanted
-        pushed = self._pushes(Kind.USER_FORWARD, self._all_pushes, self._all_users)
+        asked, pushed = self._exchange.whole_wanted, self._exchange.whole_pushes
         rounds: list[Round] = []
         if self._order.builds_users:
             only_pushes = {"pushes": pushed["pushes"]}
@@ -291,16 +286,18 @@ class Script:
     def _arrivals_at(self, layer: int) -> Fields:
         """What everybody pushed for this layer; for the first, what users are built from."""
         if layer:
-            return self._whole_arrivals
-        built = {"pushes": self._whole_arrivals["pushes"]}
+            return self._exchange.whole_arrivals
+        built = {"pushes": self._exchange.whole_arrivals["pushes"]}
         return built if self._order.builds_users else {}
 
     def _backward(self, about: Bits, users: Bits) -> Iterator[Round]:
         """Algorithm 6 after g^(L) was pushed, the update, and [half exchange]."""
-        first = self._arrivals(Kind.USER_BACKWARD, about, users[self._topology.pair_client])
+        first = self._exchange.arrivals(
+            Kind.USER_BACKWARD, about, users[self._topology.pair_client]
+        )
         layers = self._order.layers_of(Phase.BACKWARD)
         if layers:
-            down, up = {**first, **self._whole_wanted}, self._whole_pushes_back
+            down, up = {**first, **self._exchange.whole_wanted}, self._exchange.whole_pushes_back
             yield self._round(Phase.BACKWARD, down, up, layers[0])
             yield from self._whole_backward
         else:
@@ -309,12 +306,12 @@ class Script:
     @cached_property
     def _whole_backward(self) -> list[Round]:
         """The exchanges after the first, and the update: the same in every pass."""
-        down = {**self._whole_arrivals_back, **self._whole_wanted}
+        down = {**self._exchange.whole_arrivals_back, **self._exchange.whole_wanted}
         back = [
-            self._round(Phase.BACKWARD, down, self._whole_pushes_back, layer)
+            self._round(Phase.BACKWARD, down, self._exchange.whole_pushes_back, layer)
             for layer in self._order.layers_of(Phase.BACKWARD)[1:]
         ]
-        return [*back, *self._update(self._whole_arrivals_back)]
+        return [*back, *self._update(self._exchange.whole_arrivals_back)]
 
     def _update(self, arrivals: Fields) -> list[Round]:
         adam: Fields = {
@@ -322,11 +319,11 @@ class Script:
             "batch_size": Stored("batch size", NUMBER_BYTES),
         }
         builds, shared = self._order.builds_users, self._shared(adam)
-        own = {"user": self._whole_pushes_back["user"]} if builds else {}
+        own = {"user": self._exchange.whole_pushes_back["user"]} if builds else {}
         update = self._round(Phase.UPDATE, {**arrivals, **adam}, own)
         if not builds:
             return [update, *shared]
-        built = {"users": self._whole_arrivals_back["users"], **adam}
+        built = {"users": self._exchange.whole_arrivals_back["users"], **adam}
         return [update, self._round(Phase.UPDATE_BUILT, built, {}), *shared]
 
     def _shared(self, adam: Fields) -> list[Round]:
@@ -340,60 +337,6 @@ class Script:
             self._round(Phase.SUM_SHARED, {}, {"masked": Summed("shared", together, count)}),
             self._round(Phase.UPDATE_SHARED, {"sums": sums, **adam}, {}),
         ]
-
-    # Rows of an exchange. `pushes` flags rows of the fan, `users` clients, `pairs` pairs.
-
-    @cached_property
-    def _all_pushes(self) -> Bits:
-        return np.ones(len(self._pushed.values), dtype=np.bool_)
-
-    @cached_property
-    def _all_users(self) -> Bits:
-        return np.ones(self._topology.n_clients, dtype=np.bool_)
-
-    @cached_property
-    def _whole_wanted(self) -> Fields:
-        return self._wanted(self._all_pushes, self._all_users)
-
-    @cached_property
-    def _whole_pushes_back(self) -> Fields:
-        return self._pushes(Kind.USER_BACKWARD, self._all_pushes, self._all_users)
-
-    @cached_property
-    def _whole_arrivals(self) -> Fields:
-        everything = np.ones(self._topology.n_pairs, dtype=np.bool_)
-        return self._arrivals(Kind.USER_FORWARD, self._all_pushes, everything)
-
-    @cached_property
-    def _whole_arrivals_back(self) -> Fields:
-        everything = np.ones(self._topology.n_pairs, dtype=np.bool_)
-        return self._arrivals(Kind.USER_BACKWARD, self._all_pushes, everything)
-
-    def _arrivals(self, kind: Kind, pushes: Bits, pairs: Bits) -> Fields:
-        """What was pushed, to those it is for; to owners only the users of these pairs."""
-        topology = self._topology
-        arriving = Selection(self._arriving, pushes[self._arriving.values])
-        senders = Selection(topology.neighbours, pairs)
-        return {
-            "pushes": self._push_rows(arriving),
-            "pushes_present": Present(arriving),
-            "users": Rows("users", topology.n_clients, senders, self._sizes.row(kind)),
-            "users_present": Present(senders),
-        }
-
-    def _wanted(self, pushes: Bits, users: Bits) -> Fields:
-        wanted = Selection(self._pushed, pushes[self._pushed.values])
-        return {"wanted": Present(wanted), "wants_user": Flag(users)}
-
-    def _pushes(self, kind: Kind, pushes: Bits, users: Bits) -> Fields:
-        own, n = Selection(self._own, users), self._topology.n_clients
-        return {
-            "user": Rows("users", n, own, self._sizes.row(kind)),
-            "pushes": self._push_rows(Selection(self._pushed, pushes[self._pushed.values])),
-        }
-
-    def _push_rows(self, ids: Selection) -> Rows:
-        return Rows("pushes", len(self._pushed.values), ids, self._sizes.row(Kind.PUSH))
 
 
 def mask_peers(n_clients: int, circles: Sequence[Int64]) -> Ragged:

@@ -1,4 +1,5 @@
-"""The server's part in a run, over `call(requests) -> {client: bytes}`; it knows no transport.
+"""The server's part in a run, over `call(requests)`, which yields (client, bytes) in any order; it
+knows no transport.
 
 It begins with a term (see `term`), then for every step forward → loss → backward → update. What is
 sent in each round is laid out in `script`. Whenever everybody has written a checkpoint, the server

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.protocol.phases import PHASES, Phase
-from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire import reading
-from lpgcn.protocol.wire.messages import Header, Message
+from lpgcn.protocol.wire import encoding, reading
+from lpgcn.protocol.wire.encoding import Header, Message
 from lpgcn.ragged import Bits, Int64, Ragged
 
 Stores = dict[str, Any]
@@ -41,6 +40,10 @@ class Field:
 
     def read(self, stores: Stores, client: int, content: bytes, name: str) -> None:
         raise TypeError(f"{type(self).__name__} is the server's to fill")
+
+
+Fields = Mapping[str, Field]
+"""Of a message, by their names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +242,8 @@ class Round:
 
     phase: Phase
     called: Int64
-    down: Mapping[str, Field]
-    up: Mapping[str, Field]
+    down: Fields
+    up: Fields
     layer: int = 0
 
     @property
@@ -259,7 +262,7 @@ class Round:
 
     def read(self, stores: Stores, client: int, reply: Message) -> None:
         """A field that was not asked for must be empty."""
-        for name in m.content_fields(type(reply)):
+        for name in encoding.content_fields(type(reply)):
             content = getattr(reply, name)
             if name in self.up:
                 self.up[name].read(stores, client, content, name)
@@ -274,10 +277,10 @@ class Round:
     def sizes_up(self) -> Int64:
         return self._sizes(self.kinds[1], self.up)
 
-    def _sizes(self, kind: type[Message], fields: Mapping[str, Field]) -> Int64:
+    def _sizes(self, kind: type[Message], fields: Fields) -> Int64:
         """Of the messages of all who are called."""
         lengths = {}
         for name, field in fields.items():
             each = field.lengths
             lengths[name] = each if isinstance(each, int) else each[self.called]
-        return np.broadcast_to(m.encoded_size(kind, **lengths), self.called.shape)
+        return np.broadcast_to(encoding.encoded_size(kind, **lengths), self.called.shape)

@@ -56,8 +56,6 @@ class Sizes:
     """Negatives that a client gets at most, and those that it answers about."""
     shared: int = 0
     """Numbers of all dense weights together."""
-    longer: int | None = None
-    """A plain final vector, where the readout makes it longer than others."""
     copy: int = 0
     """All dense weights with their Adam states."""
 
@@ -73,13 +71,12 @@ class Sizes:
         copy = 4 * shared * number.itemsize + sum(8 * rows for rows, _ in shapes)
         shown: np.dtype[Any] = Softmax.of(config).number if config.pooled else number
         pool = pool_sizes(config, config.negatives) if config.pooled else (0, 0)
-        dim = backbone.final_dim
-        longer = None if dim == config.dim else dim * number.itemsize
-        return cls(suite, vector, shown, pair, dim, pool, shared, longer, copy)
+        return cls(suite, vector, shown, pair, backbone.final_dim, pool, shared, copy)
 
     @property
     def _final_vector(self) -> int:
-        return self.vector if self.longer is None else self.longer
+        """A plain one, which the readout of some backbones makes longer than other vectors."""
+        return self.dim * self.pair["coefficient"].itemsize
 
     @property
     def final(self) -> int:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from lpgcn.checkpoints import InFolder
-from lpgcn.config import Suite
+from lpgcn.config import SuiteName
 from lpgcn.data import DataError, Ids, Interactions, Split
 from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
@@ -31,7 +31,7 @@ from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
-from lpgcn.protocol.wire import messages as m
+from lpgcn.protocol.wire import encoding
 from lpgcn.ragged import Int64
 from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
@@ -130,6 +130,18 @@ def passengers(
     ]
 
 
+@dataclass(frozen=True)
+class Participation:
+    """How clients take part: what they insist on, and what they bring besides their users' data."""
+
+    suite: SuiteName = "sealed"
+    least_members: int = LEAST_MEMBERS
+    item_features: FeatureRows | None = None
+    """Public: those of the federation's catalogue."""
+    kept: KeptVirtualItems | None = None
+    """Without it virtual items are drawn for this run alone, as in an experiment."""
+
+
 class Vehicle:
     """The clients of one process, made when the server has let them in."""
 
@@ -137,16 +149,10 @@ class Vehicle:
         self,
         passengers: Iterable[Passenger],
         name: str,
-        suite: Suite = "sealed",
+        participation: Participation,
         events: CarryingEvents | None = None,
-        item_features: FeatureRows | None = None,
-        kept: KeptVirtualItems | None = None,
-        least_members: int = LEAST_MEMBERS,
     ) -> None:
-        """Features of items are public: they are those of the federation's catalogue. Without
-        `kept` virtual items are drawn for this run alone, as in an experiment."""
-        self._name, self._suite, self._item_features = name, suite, item_features
-        self._kept, self._least_members = kept, least_members
+        self._name, self._participation = name, participation
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
@@ -168,31 +174,30 @@ class Vehicle:
             about = msgspec.msgpack.decode(welcome.about, type=About)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
-        if about.config.suite != self._suite:
+        how = self._participation
+        if about.config.suite != how.suite:
             raise CarryingError(
-                f"the server's suite is {about.config.suite!r}, expected {self._suite!r}, which "
+                f"the server's suite is {about.config.suite!r}, expected {how.suite!r}, which "
                 "protects other things: see docs/PRIVACY.md, and give --suite if you agree"
             )
-        self.about, ids = about, about.catalogue.item_ids
-        shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
-        features = self._public_features(about)
+        self.about, features = about, self._public_features(about)
         for number, index in welcome.indices.items():
             one = self._passengers[number]
-            seeds = self._seeds(one)
-            popularity = b"" if shares is None else shares.tobytes()
-            profile = _profile(one, index, about, ids, seeds, popularity)
-            if self._kept is not None:
-                profile = self._kept.remembered(one.user, profile, ids)
             self.clients[number] = Client(
-                msgspec.msgpack.encode(profile),
+                msgspec.msgpack.encode(self._profile(one, index, about)),
                 checkpoints=InFolder(one.folder),
                 item_features=features,
-                least_members=self._least_members,
+                least_members=how.least_members,
             )
-        if self._kept is not None:
-            self._kept.save()
+        if how.kept is not None:
+            how.kept.save()
         self._accepted.clear()
         return {number: partial(self._handle, number) for number in self.clients}
+
+    def _profile(self, one: Passenger, index: int, about: About) -> Profile:
+        ids, kept = about.catalogue.item_ids, self._participation.kept
+        profile = _profile(one, index, about, ids, self._seeds(one))
+        return profile if kept is None else kept.remembered(one.user, profile, ids)
 
     def _seeds(self, one: Passenger) -> Seeds:
         owner = f"user {one.user} of {self._name}"
@@ -201,7 +206,7 @@ class Vehicle:
         return Seeds.kept_in(one.folder, owner)
 
     def _public_features(self, about: About) -> bytes:
-        rows, width = self._item_features, about.config.item_feature_dim
+        rows, width = self._participation.item_features, about.config.item_feature_dim
         _check_features("item", 0 if rows is None else rows.values.shape[1], width)
         return b"" if rows is None else packed(rows.of(about.catalogue.item_ids, "items"))
 
@@ -215,7 +220,7 @@ class Vehicle:
             if prediction is not None and prediction[1] is not self._saved.get(number):
                 self._save_model(number, *prediction)
                 self._saved[number] = prediction[1]
-            self._tell(client.party, m.header_of(request))
+            self._tell(client.party, encoding.header_of(request))
         return answer
 
     def _answered(self, number: int, client: Client, request: bytes) -> bytes:
@@ -224,7 +229,7 @@ class Vehicle:
         try:
             answer = client.handle(request)
         except ReplayedMessageError:
-            if number not in self._accepted and m.header_of(request).phase == Phase.RESUME:
+            if number not in self._accepted and encoding.header_of(request).phase == Phase.RESUME:
                 raise _LeavingError(_other_run(self._passengers[number].folder)) from None
             raise
         except TooFewMembersError as error:
@@ -232,7 +237,7 @@ class Vehicle:
         self._accepted.add(number)
         return answer
 
-    def _tell(self, party: Party, header: m.Header) -> None:
+    def _tell(self, party: Party, header: encoding.Header) -> None:
         """Once for all clients, which are in the same term and at the same step."""
         if header.phase == Phase.UPDATE and header.pass_number > self._updated:
             self._updated = header.pass_number
@@ -263,9 +268,8 @@ class Vehicle:
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
 
 
-def _profile(
-    one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds, popularity: bytes
-) -> Profile:
+def _profile(one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds) -> Profile:
+    shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
     parts = {name: _indices(items, ids) for name, items in one.parts.items()}
     if not len(parts["train"]):
         raise CarryingError(
@@ -279,7 +283,7 @@ def _profile(
         config=about.config,
         seed=seeds.shared,
         private_seed=seeds.private,
-        popularity=popularity,
+        popularity=b"" if shares is None else shares.tobytes(),
         features=one.features,
         **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
     )
@@ -321,19 +325,16 @@ def carry(
     options: dict[str, Any],
     name: str,
     passengers: Iterable[Passenger],
+    participation: Participation,
     *,
-    suite: Suite = "sealed",
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
-    item_features: FeatureRows | None = None,
-    kept: KeptVirtualItems | None = None,
-    least_members: int = LEAST_MEMBERS,
 ) -> tuple[str, Vehicle]:
     """Answer the server until the run is over; what it said then, and the clients. A server with
     another suite is refused before anything is sent to it, and so is a term of fewer than
     `least_members`."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, name, suite, listening, item_features, kept, least_members)
+    vehicle = Vehicle(passengers, name, participation, listening)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )

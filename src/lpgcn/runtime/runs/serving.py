@@ -14,13 +14,14 @@ import msgspec
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, ConfigError
 from lpgcn.errors import LpgcnError
-from lpgcn.plan import PlanOptions, Progress, TokenGraph, make_plan
+from lpgcn.plan import Progress, TokenGraph, make_plan
 from lpgcn.plan.graph import Plan
 from lpgcn.protocol.server.server import Planner
 from lpgcn.runtime.engines.networked import Networked, OnMissing, Waiting
 from lpgcn.runtime.hosts.nats.enrolment import ENROL, EnrolmentDesk
 from lpgcn.runtime.hosts.nats.switchboard import Events, Roster, Switchboard
 from lpgcn.runtime.memory import keep_freed_memory
+from lpgcn.runtime.planning import plan_options
 from lpgcn.runtime.runs.catalogue import About, Catalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
@@ -206,12 +207,7 @@ def let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
 
 
 def planner_over_network(config: Config, progress: Progress | None = None) -> Planner:
-    options = PlanOptions(
-        planner=config.planner,
-        max_load=config.load_limit,
-        max_items_per_client=config.max_items_per_client,
-        convolution_clients=config.convolution_clients,
-    )
+    options = plan_options(config)
 
     def plan(graph: TokenGraph) -> Plan:
         return make_plan(graph, options, config.seed, progress)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from lpgcn.config import check_fields
+from lpgcn.config import SplitName, check_fields
 from lpgcn.errors import LpgcnError
 
 if TYPE_CHECKING:
     from lpgcn.data import Split
     from lpgcn.data.features import FeatureRows
 
-SplitName = Literal["ratio", "leave-one-out", "temporal"]
 FEATURES: Final = ("user_features", "item_features")
 """Fields that only somebody who trains has a use for."""
 _FILES: Final = ("train", "valid", "test", *FEATURES)

@@ -41,7 +41,8 @@ __all__ = ["Execution", "Observer", "Summary", "engine_for", "train"]
 @dataclass(frozen=True)
 class Execution:
     """How a run is computed. Of all this only `terms`, the log of a federation whose members
-    changed, has an influence on its bits."""
+    changed, has an influence on its bits; but for methods that need torch, whose products may have
+    others in the last place with another number of `threads`."""
 
     workers: int = 1
     threads: int | None = None
@@ -114,10 +115,11 @@ def train(
     and ends in the same bits as if it had never been interrupted. A finished run is left as it is,
     unless the configuration has more epochs: then it ends in the bits of a longer run.
     `workers` is the number of processes over which a federation's clients are spread, `threads`
-    that of the threads of any other run; neither changes a bit. With
-    `transcript` everything that each of its parties receives is written to that file. With `terms`,
-    the log of a federation whose members changed, a centralised run follows it. A checkpoint is
-    written at every validation, about once a minute, and after `checkpoint_every` steps.
+    that of the threads of any other run; neither changes a bit, but for methods that need torch.
+    With `transcript` everything that each of its parties receives is written to that file. With
+    `terms`, the log of a federation whose members changed, a centralised run follows it. A
+    checkpoint is written at every validation, about once a minute, and after `checkpoint_every`
+    steps.
     `engine_for` decides what is trained.
     """
     folder = RunFolder(Path(out))
