@@ -487,7 +487,7 @@ def test_no_broker_elsewhere_without_tls(
     field.path = plain.path
     for done in (
         join(tmp_path / "me.credentials", mine, "--state", tmp_path / "me", *elsewhere),
-        lpgcn(*field.serving(tmp_path / "run", 1, *elsewhere)),
+        lpgcn(*field.serving(tmp_path / "run", 2, *elsewhere)),
     ):
         assert done.exit_code == 2 and "expected a loopback address" in done.stderr, done.stderr
 
