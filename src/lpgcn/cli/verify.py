@@ -59,7 +59,12 @@ Examples:
 @report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
+@field_options(
+    Config,
+    "Configuration",
+    without={"mode", "patience", "eval_every"},
+    saying={"model": "What is trained: a backbone."},
+)
 def verify(
     dataset: str | None,
     config_file: Path | None,
