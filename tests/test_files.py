@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from lpgcn.files import StorageError, check_folder, check_output, growing, write_atomically
+from lpgcn.files import StorageError, check_folder, check_output, growing, held, write_atomically
 
 
 @contextmanager
@@ -86,3 +88,37 @@ def test_a_file_that_grows_has_its_name_when_it_is_complete(tmp_path: Path) -> N
         file.write(bytes(10_000))
     assert path.read_bytes() == b"something"
     assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_folder_is_held_once_and_let_go_with_whoever_held_it(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "state"
+    with held(folder):
+        with (
+            pytest.raises(StorageError, match=r"state is used by another process.*stop it"),
+            held(folder),
+        ):
+            pass
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, str(tmp_path / "other")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match="used by another process"), held(tmp_path / "other"):
+            pass
+        holder.kill()
+        holder.communicate()
+        with held(tmp_path / "other"):
+            pass
+    with held(folder):
+        assert os.listdir(folder) == []
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from lpgcn.files import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""

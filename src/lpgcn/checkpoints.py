@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from lpgcn.errors import LpgcnError
-from lpgcn.files import write_atomically
+from lpgcn.files import sync_folder, write_atomically
 
 Saved = TypeVar("Saved", bound=msgspec.Struct)
 KEPT: Final = 2
@@ -108,6 +108,14 @@ class InFolder:
     def numbers(self) -> list[int]:
         names = (path.name.removeprefix(_NAME) for path in self._folder.glob(f"{_NAME}*"))
         return sorted(int(name) for name in names if name.isdecimal())
+
+    def forget_after(self, number: int) -> None:
+        """Durable when this returns."""
+        later = [other for other in self.numbers() if other > number]
+        for other in later:
+            self._path(other).unlink()
+        if later:
+            sync_folder(self._folder)
 
     def begin_stretch(self, number: int) -> None:
         write_atomically(self._folder / _STRETCH, b"%d\n" % number, mode=0o600)

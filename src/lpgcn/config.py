@@ -368,14 +368,14 @@ def read_toml(path: Path) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in values.items()}
 
 
-def write_toml(path: Path, values: dict[str, Any]) -> None:
+def write_toml(path: Path, values: dict[str, Any], *, mode: int = 0o666) -> None:
     """A flat table, with tables in a line. Absent values are left out, as TOML has no null."""
     lines = [
         f"{key} = {_toml(value)}\n"
         for key, value in values.items()
         if value is not None and value != {}
     ]
-    write_atomically(path, "".join(lines).encode())
+    write_atomically(path, "".join(lines).encode(), mode=mode)
 
 
 def _toml(value: Any) -> str:

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
+
+LEAST_MEMBERS: Final = 2
+"""A sum over one person is that person's number: over a network no term has fewer members, whatever
+is asked for."""
 
 
 class TermError(LpgcnError):

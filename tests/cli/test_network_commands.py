@@ -6,10 +6,12 @@ import asyncio
 import json
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +22,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from lpgcn.checkpoints import InFolder
 from lpgcn.cli import main
 from lpgcn.cli.logs import telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.protocol.client.standing import Snapshot
 from lpgcn.protocol.phases import Phase
+from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.connection import Connection
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import Progress, Run
-from lpgcn.runtime.runs.serving import Serving, ServingObserver
+from lpgcn.runtime.runs.serving import Serving, ServingObserver, secret_seed
 from lpgcn.runtime.runs.source import Source
 
 SECONDS = 300
@@ -114,7 +120,7 @@ class Field:
         return found
 
 
-FEATURE_DIMS = ("--user-feature-dim", 2, "--item-feature-dim", 3)
+SETTINGS = ("--user-feature-dim", 2, "--item-feature-dim", 3, "--virtual-items", 3)
 
 
 class Finished:
@@ -132,7 +138,7 @@ class Finished:
         with ExitStack() as stack:
             self.serve = Command(
                 stack, folder / "server",
-                *field.serving(folder / "run", 6, "--log-json", "--json", *FEATURE_DIMS),
+                *field.serving(folder / "run", 6, "--log-json", "--json", *SETTINGS),
             )  # fmt: skip
             self.host = Command(
                 stack, folder / "host", "host", "family", "--train", family, "--credentials",
@@ -195,7 +201,7 @@ def test_a_model_recommends_offline_what_was_shown(finished: Finished) -> None:
 
 
 def test_the_same_command_shows_the_summary_of_a_run_that_is_over(finished: Finished) -> None:
-    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json", *FEATURE_DIMS))
+    done = lpgcn(*finished.field.serving(finished.field.folder / "run", 6, "--json", *SETTINGS))
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == finished.summary
 
@@ -247,6 +253,36 @@ def test_no_log_has_an_item_or_a_secret(finished: Finished) -> None:
             assert not [seed for seed in seeds if seed.encode() in content], path
 
 
+def test_the_seed_of_a_server_is_drawn_and_stays_with_it(finished: Finished) -> None:
+    """Who is in which batch follows from it. Nobody asked for a seed here."""
+    run = finished.field.folder / "run"
+    seed = finished.summary["config"]["seed"]
+    # One in four billion is as small by chance.
+    assert seed >= 2**31
+    assert secret_seed(run) == seed != secret_seed(finished.field.folder / "another")
+    assert {(run / name).stat().st_mode & 0o077 for name in ("config.toml", "summary.json")} == {0}
+    written = [str(seed).encode(), msgspec.msgpack.encode(seed)]
+    for name in ("alice", "bob", "carol", "dave", "family"):
+        for path in (finished.field.folder / name).rglob("*"):
+            assert not path.is_file() or not any(one in path.read_bytes() for one in written), path
+
+
+def test_virtual_items_are_kept_beside_the_credentials(finished: Finished) -> None:
+    """Those that were listed, and nothing else."""
+    for name in ("alice", "carol", "family"):
+        path = finished.field.folder / f"{name}.virtual-items"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        users = json.loads(path.read_text())["users"]
+        assert users.keys() == ({"mother", "father"} if name == "family" else {name})
+        assert all(len(set(items)) == 3 and set(items) < set(ITEMS) for items in users.values())
+    saved = InFolder(finished.field.folder / "alice")
+    snapshot = msgspec.msgpack.decode(saved.read(saved.numbers()[-1]), type=Snapshot)
+    uploaded = {ITEMS[item] for item in np.frombuffer(snapshot.standing.uploaded, "<u4")}
+    kept = json.loads((finished.field.folder / "alice.virtual-items").read_text())["users"]["alice"]
+    assert uploaded >= set(kept)
+    assert uploaded - set(kept) <= set(items_of(3))
+
+
 # What a server shows.
 
 
@@ -286,7 +322,12 @@ def test_a_server_says_who_is_missing_and_why(
     assert told[5].startswith("checkpoint 7")
     leaving = ServingDisplay(tmp_path, replace(serving, on_missing="leave"))
     leaving.interrupted(Interrupted(frozenset(), frozenset({1, 2})))
-    assert "2 clients silent for 60 s; going on without" in capsys.readouterr().err
+    leaving.held_back(1, 5)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "2 clients silent for 60 s; going on without, if there is a checkpoint and 2 are left",
+        "1 client could join; waiting until 5 can (--least-change)",
+    ]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -366,14 +407,30 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(field: Field) -> Iterator[Command]:
-    """A server that waits for one client."""
+    """A server that waits for two clients."""
     with ExitStack() as stack:
         command = Command(
-            stack, field.folder / "server", *field.serving(field.folder / "run", 1, "--log-json")
+            stack, field.folder / "server", *field.serving(field.folder / "run", 2, "--log-json")
         )
         while '"event":"gathering"' not in command.log.read_text():
             assert command.process.poll() is None, command.log.read_text()
         yield command
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Callable[[Field, str], Command]]:
+    """Starts another client, which takes part until the end."""
+    with ExitStack() as stack:
+
+        def start(field: Field, name: str) -> Command:
+            data = tmp_path / f"{name}.csv"
+            data.write_text(csv({name: items_of(8)}))
+            return Command(
+                stack, tmp_path / f"of-{name}", "join", "--credentials", field.enrolled(name),
+                "--data", data, "--state", tmp_path / name,
+            )  # fmt: skip
+
+        yield start
 
 
 def join(credentials: Path, data: Path, *more: object) -> Result:
@@ -418,6 +475,21 @@ def test_credentials_that_do_not_work(field: Field, mine: Path, tmp_path: Path) 
     broken.write_bytes(good.read_bytes()[:-40])
     broken.chmod(0o600)
     assert "not a whole credentials file" in join(broken, mine, *state).stderr
+
+
+def test_no_broker_elsewhere_without_tls(
+    field: Field, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "open", lambda _: pytest.fail("a connection is tried"))
+    plain = FederationFolder.create(tmp_path / "plain", plain=True)
+    plain.enrol("me").save(tmp_path / "me.credentials")
+    elsewhere = ["--broker", "nats://203.0.113.5:4222"]
+    field.path = plain.path
+    for done in (
+        join(tmp_path / "me.credentials", mine, "--state", tmp_path / "me", *elsewhere),
+        lpgcn(*field.serving(tmp_path / "run", 1, *elsewhere)),
+    ):
+        assert done.exit_code == 2 and "expected a loopback address" in done.stderr, done.stderr
 
 
 def test_credentials_that_have_expired(
@@ -477,9 +549,14 @@ def test_a_state_of_another_run_is_refused_by_the_server(
 
 
 def test_a_state_of_another_run_is_refused_by_the_client(
-    finished: Finished, field: Field, served: Command, tmp_path: Path
+    finished: Finished,
+    field: Field,
+    served: Command,
+    beside: Callable[[Field, str], Command],
+    tmp_path: Path,
 ) -> None:
     """And the server waits for the client to come back with a folder of its own."""
+    beside(field, "bob")
     state, mine = tmp_path / "used", finished.field.folder / "alice.csv"
     shutil.copytree(finished.field.folder / "alice", state)
     credentials = field.enrolled("alice")
@@ -490,6 +567,37 @@ def test_a_state_of_another_run_is_refused_by_the_client(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["user"] == "alice"
     served.finish()
+
+
+def test_a_federation_of_too_few_is_refused_by_the_client(
+    field: Field,
+    served: Command,
+    beside: Callable[[Field, str], Command],
+    mine: Path,
+    tmp_path: Path,
+) -> None:
+    """And does not end for the others: the client may come back when it is content with two."""
+    other, credentials = beside(field, "bob"), field.enrolled("me")
+    asked = [credentials, mine, "--state", tmp_path / "me"]
+    done = join(*asked, "--least-members", 3)
+    assert done.exit_code == 2
+    assert "a term of 2, expected 3 members or more" in done.stderr
+    assert "--least-members" in done.stderr
+    assert served.process.poll() is None and other.process.poll() is None
+    done = join(*asked, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["user"] == "me"
+    served.finish()
+    other.finish()
+
+
+def test_a_federation_of_one_is_refused_by_the_server(field: Field) -> None:
+    done = lpgcn(*field.serving(field.folder / "run", 1))
+    assert done.exit_code == 2
+    assert "--clients 1, expected --least-members, which is 2, or more" in done.stderr
+    assert not (field.folder / "run").exists()
+    done = lpgcn(*field.serving(field.folder / "run", 9, "--least-members", 1))
+    assert done.exit_code == 2 and "--least-members" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -574,6 +682,17 @@ def test_records_and_warnings_of_the_package_are_lines_for_people_too(
     assert (event["event"], event["level"], event["message"]) == ("log", "info", "for machines")
     assert len(told) == 2
     assert not logging.getLogger("lpgcn").handlers
+
+
+def test_a_log_tells_what_a_warning_of_privacy_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unlike others, which may be about the data of a user."""
+    with telling(log_json=True, as_json=False):
+        warnings.simplefilter("always")
+        warn_of_small_change(1, 2)
+        warnings.warn("item planted-00", UserWarning, stacklevel=1)
+    ours, other = map(json.loads, capsys.readouterr().err.splitlines())
+    assert ours["kind"] == "PrivacyWarning" and "--least-change" in ours["message"]
+    assert other["kind"] == "UserWarning" and "planted" not in other["message"]
 
 
 def test_what_ends_a_thread_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,3 +47,9 @@ def test_texts_are_broken_at_the_edge(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     assert sum(line.count("word") for line in lines) == 40
+
+
+def test_no_id_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show(table([("1", "\x1b]0;owned\x07", "7")], "rank", "item", "score"))
+    found = capsys.readouterr().out
+    assert "owned" in found and found.replace("\n", "").isprintable()

@@ -32,10 +32,13 @@ from lpgcn.files import StorageError
 from lpgcn.model.backbones import backbone_of
 from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
+from lpgcn.protocol.client.client import Client
+from lpgcn.protocol.client.newcomer import Newcomer
 from lpgcn.protocol.client.standing import Former, Snapshot
 from lpgcn.protocol.errors import (
     MalformedMessageError,
     ReplayedMessageError,
+    TooFewMembersError,
     UnexpectedMessageError,
     WrongRunError,
 )
@@ -1135,3 +1138,66 @@ def test_one_owner_of_everything_leaves_and_inherits_all_of_it(
     after = federation.state()
     assert_same(present_rows(after, config, [1, 2]), present_rows(before, config, [1, 2]))
     assert federation.server.plan.convolution_clients.tolist() == [0]
+
+
+# Among how many.
+
+
+def wary(federation: Any, number: int, least: int) -> Client:
+    """A client, as a new process, that wants to be one of so many."""
+    profile, disk = federation.profiles[number], federation.disks[number]
+    return Client(profile, checkpoints=disk, least_members=least)
+
+
+@pytest.mark.parametrize(("least", "refuses"), [(6, False), (7, True)])
+def test_a_first_term_of_too_few_is_refused_before_a_key_is_sent(
+    federation_of: Make, split_of: Make, picture_of: Make, least: int, refuses: bool
+) -> None:
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    federation.clients[2] = wary(federation, 2, least)
+    if not refuses:
+        federation.train(1)
+        return
+    with pytest.raises(TooFewMembersError, match=r"a term of 6, expected 7 members.*--least-mem"):
+        federation.train(1)
+    assert isinstance(federation.clients[2]._life, Newcomer)
+    answered = [m.header_of(reply).phase for client, reply in federation.replies if client == 2]
+    assert answered == [Phase.RESUME], "an empty answer, and no key"
+    before = picture_of(federation.clients[2])
+    (refused,) = [data for client, data in federation.requests[-1:] if client == 2]
+    with pytest.raises(TooFewMembersError):
+        federation.clients[2].handle(refused)
+    assert picture_of(federation.clients[2]) == before
+
+
+def test_a_later_term_of_too_few_is_refused_by_who_was_in_a_larger_one(
+    federation_of: Make, split_of: Make
+) -> None:
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    federation.clients[2] = wary(federation, 2, 5)
+    federation.train(1)
+    federation.server.checkpoint(1)
+    changed(federation, [0, 1, 2, 3, 4])
+    federation.server.checkpoint(2)
+    with pytest.raises(TooFewMembersError, match="a term of 4, expected 5"):
+        changed(federation, [0, 1, 2, 3], 2)
+
+
+def test_who_wants_more_than_its_checkpoint_has_does_not_go_on_from_it(
+    federation_of: Make, split_of: Make
+) -> None:
+    """Its number of the stretch is the old one, so that it can still be asked."""
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    federation.train(1)
+    saved = federation.server.checkpoint(1)
+    stretch = federation.disks[2].stretch
+    for least, refuses in ((7, True), (6, False)):
+        federation.clients[2] = wary(federation, 2, least)
+        federation.server = Server.restored(saved, TINY, federation.line)
+        if refuses:
+            with pytest.raises(TooFewMembersError, match="a term of 6, expected 7"):
+                federation.server.resume(1)
+            assert federation.disks[2].stretch == stretch
+        else:
+            federation.server.resume(2)
+    federation.server.step(0, 1, 0.05)

@@ -13,11 +13,11 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Interactions, load
 from lpgcn.evaluation import EvaluationError
+from lpgcn.runtime.crowd import PrivacyWarning
 from lpgcn.runtime.engines import federated
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.engines.federated import Federated
-from lpgcn.runtime.engines.federation import PrivacyWarning
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.workers import WorkerError, Workers
@@ -250,3 +250,34 @@ def test_a_crowd_too_small_to_hide_in_is_warned_of(dim: int, few: bool) -> None:
     finally:
         engine.close()
     assert [issubclass(one.category, PrivacyWarning) for one in seen] == [True] * few
+
+
+def test_the_warning_follows_the_members(tmp_path: Path) -> None:
+    """One of 40 leaves; a process that goes on from there says so, too, and says it once."""
+    split = some_users(load("demo"), 40, 0)
+    config = Config(
+        model="lightgcn", layers=1, dim=20, loss="softmax", batch_size="full", negatives=8
+    )
+    lives = [
+        Federated(split, config, planner_for(split, config), folder=tmp_path / "state")
+        for _ in range(2)
+    ]
+    told = []
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for act in (
+                lives[0].begin,
+                lambda: lives[0].checkpoint(1, 0, 0),
+                lambda: lives[0].change_members(np.arange(39)),
+                lambda: lives[0].checkpoint(2, 0, 0),
+                lambda: lives[1].resume(2),
+                lambda: lives[1].resume(2),
+            ):
+                act()
+                told.append([str(one.message)[:10] for one in seen])
+                seen.clear()
+    finally:
+        for engine in lives:
+            engine.close()
+    assert told == [[], [], ["39 clients"], [], ["39 clients"], []]

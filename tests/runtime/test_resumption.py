@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lpgcn.checkpoints import CheckpointError
+from lpgcn.checkpoints import CheckpointError, InFolder
 from lpgcn.config import Config, Mode
 from lpgcn.errors import LpgcnError
 from lpgcn.plan import PlanError
@@ -249,6 +249,32 @@ def test_a_damaged_checkpoint_is_not_used_but_the_one_before_it(
         assert any(str(path) in str(error) for path in chosen)
         assert [began.steps for began in observer.beginnings] == [steps]
         assert result(out) == expected(source, "lightgcn+")
+
+
+@pytest.mark.parametrize(("way", "write"), [*zip(WAYS, (2, 2, 5), strict=False)], ids=str)
+def test_killed_while_the_number_of_a_damaged_checkpoint_is_given_again(
+    source: Source, way: Way, write: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At another step than before: some parties have the old checkpoint, some the new one, and
+    none of the two is a checkpoint of the run."""
+    started(source, way, CONFIG, tmp_path, STEPS_PER_EPOCH + 3, checkpoint_every=1)
+    before, last = RunFolder(tmp_path).checkpoints()
+    flip(newest(tmp_path)[0], 7)
+    writing, writes = InFolder.write, []
+
+    def interrupted(self: InFolder, number: int, content: bytes) -> None:
+        writes.extend([number] if number == last else [])
+        if len(writes) == write:
+            raise Interruption
+        writing(self, number, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InFolder, "write", interrupted)
+        with pytest.raises(Interruption):
+            train(source, out=tmp_path, resume=True, threads=1, checkpoint_every=2)
+    assert RunFolder(tmp_path).checkpoints() == [before]
+    assert resumed(source, way, tmp_path).damages == []
+    assert result(tmp_path) == expected(source, "lightgcn+")
 
 
 def test_with_both_checkpoints_damaged_it_says_what_to_do(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from lpgcn.cli.logs import EventLog
 from lpgcn.cli.program import Stopped
@@ -18,6 +17,7 @@ from lpgcn.cli.roll import clients
 from lpgcn.cli.terminal import say
 from lpgcn.config import Suite
 from lpgcn.data.features import FeatureRows
+from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
 from lpgcn.runtime.runs.carrying import CarryingEvents, Passenger, Vehicle, carry
@@ -92,6 +92,9 @@ class CarryingDisplay(_Carrying):
     def storage_failed(self, error: StorageError) -> None:
         say(f"{error}; the server asks again", style="yellow", label="warning")
 
+    def request_failed(self, error: LpgcnError) -> None:
+        say(f"a request of the server failed: {error}", style="yellow", label="warning")
+
 
 class CarryingLog(_Carrying):
     """Lines of JSON."""
@@ -124,17 +127,27 @@ class CarryingLog(_Carrying):
     def storage_failed(self, error: StorageError) -> None:
         self._tell("storage_failed", level="warning", message=str(error))
 
+    def request_failed(self, error: LpgcnError) -> None:
+        """Not its text, which may be about vectors: logs are collected."""
+        self._tell("request_failed", level="warning", error=type(error).__name__)
+
 
 def carried(
     log: EventLog | None, name: str, options: dict[str, Any], people: list[Passenger], suite: Suite,
-    item_features: FeatureRows | None,
+    item_features: FeatureRows | None, kept: Path | None, least_members: int,
 ) -> tuple[str, Vehicle]:  # fmt: skip
-    """Carry these clients until the run is over, and be stopped by whoever stops the command."""
+    """Carry these clients until the run is over, and be stopped by whoever stops the command.
+
+    `kept` is where their virtual items are remembered, if they are.
+    """
+    from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
+
     events = CarryingDisplay() if log is None else CarryingLog(log, name)
     try:
         text, vehicle = carry(
             options, name, people, suite=suite, events=events, started=_stop_on_signal,
-            item_features=item_features,
+            item_features=item_features, kept=None if kept is None else KeptVirtualItems(kept),
+            least_members=least_members,
         )  # fmt: skip
     except KeyboardInterrupt:
         text = ""
@@ -174,19 +187,20 @@ def connect_options(
     from lpgcn.runtime.hosts.nats.credentials import Credentials
     from lpgcn.runtime.hosts.nats.enrolment import enrol
 
-    credentials, own = Credentials.load(path), state / "own.credentials"
+    def load(place: Path) -> Credentials:
+        found = Credentials.load(place)
+        return found if broker is None else found.at(broker)
+
+    credentials, own = load(path), state / "own.credentials"
     if credentials.role == "invited":
         if own.exists():
-            credentials = Credentials.load(own)
+            credentials = load(own)
         elif name is None:
             raise click.UsageError(f"{path} is an invitation: say with --name who you are.")
         else:
-            urls = (broker,) if broker else ()
             # Kept before anybody is asked: who is stopped in the middle asks again with this key.
             key = _kept_key(state / "own.seed")
-            credentials = asyncio.run(enrol(credentials, name, urls=urls, key=key))
+            credentials = asyncio.run(enrol(credentials, name, key=key))
             credentials.save(own)
             (state / "own.seed").unlink()
-    if broker is not None:
-        credentials = msgspec.structs.replace(credentials, urls=(broker,))
     return credentials.name, credentials.connect_options()

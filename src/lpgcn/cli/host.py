@@ -9,10 +9,18 @@ from typing import Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, field_options, source_asked, suite_option
+from lpgcn.cli.options import (
+    SectionedCommand,
+    field_options,
+    least_members_option,
+    source_asked,
+    suite_option,
+    virtual_items_option,
+)
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, show
 from lpgcn.config import Suite
+from lpgcn.files import held
 from lpgcn.runtime.runs.source import Source
 
 
@@ -58,6 +66,8 @@ Example:
     help="One seed for all parties, as the server's --seed, so that the run can be repeated and "
     "compared; otherwise every client draws its own.",
 )
+@virtual_items_option
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -69,6 +79,8 @@ def host(
     broker: str | None,
     state: Path,
     experiment_seed: int | None,
+    virtual_items: Path | None,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -92,11 +104,16 @@ def host(
             raise click.UsageError(f"{split.name} has users 0-{split.n_users - 1}.")
         name, options = connect_options(credentials_file, broker, None, state)
         people = passengers(split, chosen, state, experiment_seed)
+        kept = None
+        if experiment_seed is None:
+            kept = virtual_items or credentials_file.with_name(f"{name}.virtual-items")
         keep_freed_memory()
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
-        text, vehicle = carried(log, name, options, people, suite, items)
+        # Several hosts may have their users' folders in one place.
+        with held(state / f".{name}"):
+            text, vehicle = carried(log, name, options, people, suite, items, kept, least_members)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})
     else:

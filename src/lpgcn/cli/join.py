@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lpgcn.cli.options import SectionedCommand, data_asked, field_options, suite_option
+from lpgcn.cli.options import (
+    SectionedCommand,
+    data_asked,
+    field_options,
+    least_members_option,
+    suite_option,
+    virtual_items_option,
+)
 from lpgcn.cli.serve import log_json_option
 from lpgcn.cli.terminal import json_option, print_json, say, show, table
 from lpgcn.config import Suite
 from lpgcn.errors import LpgcnError
+from lpgcn.files import held
 from lpgcn.runtime.runs.source import Source
 
 if TYPE_CHECKING:
@@ -52,7 +60,9 @@ Examples:
     type=click.Path(path_type=Path),
     help="This client's own folder: keys, checkpoints, and at the end its model.",
 )
+@virtual_items_option
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
+@least_members_option
 @suite_option
 @log_json_option
 @json_option
@@ -63,7 +73,9 @@ def join(
     broker: str | None,
     train: str,
     state: Path,
+    virtual_items: Path | None,
     k: int,
+    least_members: int,
     suite: Suite,
     log_json: bool,
     as_json: bool,
@@ -87,9 +99,13 @@ def join(
                 "on one machine are for `lpgcn host`."
             )
         own_name, options = connect_options(credentials_file, broker, name, state)
+        kept = virtual_items or credentials_file.with_name(f"{own_name}.virtual-items")
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
-        text, vehicle = carried(log, own_name, options, [alone], suite, items)
+        with held(state):
+            text, vehicle = carried(
+                log, own_name, options, [alone], suite, items, kept, least_members
+            )
         if log is None and not as_json:
             say(text)
     if not (state / "model").is_dir():

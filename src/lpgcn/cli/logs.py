@@ -21,6 +21,7 @@ import msgspec
 from lpgcn.cli.terminal import print_json, say
 from lpgcn.data import DataError
 from lpgcn.errors import LpgcnError
+from lpgcn.runtime.crowd import PrivacyWarning
 
 LOGGERS: Final = ("lpgcn", "nats", "asyncio")
 _UNTOLD: Final = "it is about the data of a user; the command without --log-json tells what it is"
@@ -74,8 +75,12 @@ def telling(*, log_json: bool, as_json: bool) -> Iterator[EventLog | None]:
         stack.enter_context(_records(tell, logging.INFO))
         stack.enter_context(_thread_errors(log))
         stack.enter_context(warnings.catch_warnings())
-        warnings.showwarning = lambda _, category, *__, **___: log(
-            "warning", level="warning", kind=category.__name__, message=_UNTOLD
+        warnings.showwarning = lambda message, category, *_, **__: log(
+            "warning",
+            level="warning",
+            kind=category.__name__,
+            # It has counts only, and is meant for who reads the log.
+            message=str(message) if issubclass(category, PrivacyWarning) else _UNTOLD,
         )
         try:
             yield log

@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from lpgcn.config import Config, Suite, parse, read_toml
 from lpgcn.runtime.runs.source import Source
+from lpgcn.terms import LEAST_MEMBERS
 
 _ALSO: Final = {"minimum_rating": ("--min-rating",)}
 """Shorter names of some options."""
@@ -151,6 +152,23 @@ suite_option = click.option(
     show_default=True,
     help="What is encrypted under which key; a server with another suite is refused.",
 )
+virtual_items_option = click.option(
+    "--virtual-items",
+    type=click.Path(path_type=Path),
+    help="File that remembers virtual items for the next run: NAME.virtual-items beside the "
+    "credentials, if not given.",
+)
+
+
+def least_members_option(command: Any) -> Any:
+    """For whoever takes part: `join` and `host`."""
+    return click.option(
+        "--least-members",
+        type=click.IntRange(min=LEAST_MEMBERS),
+        default=LEAST_MEMBERS,
+        show_default=True,
+        help="Among how many to be: a term of fewer is refused, and nothing is sent in it.",
+    )(command)
 
 
 def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from lpgcn.cli.terminal import (
     summary_report,
 )
 from lpgcn.config import Config
+from lpgcn.terms import LEAST_MEMBERS
 
 if TYPE_CHECKING:
     from lpgcn.cli.logs import EventLog
@@ -50,7 +51,24 @@ def serving_options(command: Any) -> Any:
                 type=click.Choice(["wait", "leave"]),
                 default="wait",
                 show_default=True,
-                help="Then wait for who is missing, or go on without.",
+                help="Then wait for who is missing, or, from the first checkpoint on, go on "
+                "without.",
+            ),
+            click.option(
+                "--least-members",
+                type=click.IntRange(min=LEAST_MEMBERS),
+                default=LEAST_MEMBERS,
+                show_default=True,
+                help="No term begins or goes on with fewer: the run pauses until there are more.",
+            ),
+            click.option(
+                "--least-change",
+                type=click.IntRange(min=1),
+                default=1,
+                show_default=True,
+                help="Newcomers wait until so many can join together: sums before and after differ "
+                "by the numbers of who joined. Who is lost is left behind all the same, with a "
+                "warning.",
             ),
             click.option(
                 "--checkpoint-every",
@@ -127,6 +145,8 @@ def serve(
     config_file: Path | None,
     silence: float,
     on_missing: Any,
+    least_members: int,
+    least_change: int,
     checkpoint_every: int,
     metrics_port: int | None,
     metrics_host: str,
@@ -137,7 +157,8 @@ def serve(
     """Run the server of a federation over a network.
 
     Waits for its members, trains with them, and writes a run folder in which there is nobody's
-    vector, item or key. Killed at any time, the same command goes on where everybody was.
+    vector, item or key. Killed at any time, the same command goes on where everybody was. Its seed
+    is a secret, drawn at random; give --seed in experiments only.
     """
     from lpgcn.cli.logs import telling
     from lpgcn.cli.serving_display import observed
@@ -145,21 +166,25 @@ def serve(
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
     from lpgcn.runtime.runs.catalogue import Catalogue
-    from lpgcn.runtime.runs.serving import Serving
+    from lpgcn.runtime.runs.serving import Serving, secret_seed
     from lpgcn.runtime.runs.serving import serve as serve_run
 
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
-        config = Config().changed(**asked(config_file, fields))
+        wanted = asked(config_file, fields)
+        config = Config().changed(**{"seed": secret_seed(state), **wanted})
         federation, items = FederationFolder(folder), Catalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
-        serving = Serving(clients, silence, on_missing, checkpoint_every)
+        serving = Serving(
+            clients, silence, on_missing, checkpoint_every,
+            least_members=least_members, least_change=least_change,
+        )  # fmt: skip
         try:
             if broker == "embedded":
                 stack.enter_context(Broker(federation.config, log=state / "broker.log"))
                 _tell_broker(log, credentials.urls)
             else:
-                credentials = msgspec.structs.replace(credentials, urls=(broker,))
+                credentials = credentials.at(broker)
             metrics = metrics_host, metrics_port
             observer = stack.enter_context(observed(state, serving, log, metrics))
             summary = serve_run(

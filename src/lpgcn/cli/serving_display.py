@@ -117,11 +117,15 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
         why = "left" if left else f"silent for {self._serving.patience:g} s"
         found = f"{self._roll.named(indices)} {why}"
         if self._serving.on_missing == "leave":
-            return f"{found}; going on without"
+            least = self._serving.least_members
+            return f"{found}; going on without, if there is a checkpoint and {least:,} are left"
         return f"paused: {found}; waiting for it; --on-missing leave would go on without"
 
     def checkpointed(self, number: int) -> None:
         say(f"checkpoint {number}: everybody can go back to here")
+
+    def held_back(self, newcomers: int, least: int) -> None:
+        say(f"{clients(newcomers)} could join; waiting until {least:,} can (--least-change)")
 
     def term_began(self, number: int, joined: list[int], left: list[int]) -> None:
         parts = [

@@ -91,6 +91,9 @@ class ServingLog(ServingObserver):
             counts = {"restarted": len(error.restarted), "silent": len(error.silent)}
         self._tell("interrupted", level="warning", message=str(error), **counts)
 
+    def held_back(self, newcomers: int, least: int) -> None:
+        self._tell("held_back", newcomers=newcomers, least=least)
+
     def term_began(self, number: int, joined: list[int], left: list[int]) -> None:
         self._tell("term_began", joined=len(joined), left=len(left), **self._members())
 

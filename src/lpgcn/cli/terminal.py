@@ -61,6 +61,7 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
     from rich.table import Table
     from rich.text import Text
 
+    rows = [[_harmless(cell) for cell in row] for row in rows]
     longest = [
         max(cell_len(row[place]) for row in (headers, *rows)) for place in range(len(headers))
     ]
@@ -86,6 +87,11 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
         unbounded = screen.options.update(max_width=_WIDEST)
         made.width = max(screen.width, Measurement.get(screen, unbounded, made).minimum)
     return Group(Text(title, style="italic"), made) if title else made
+
+
+def _harmless(cell: str) -> str:
+    """Without what steers a terminal: items are called what somebody else calls them."""
+    return "".join(letter for letter in cell if letter.isprintable() or letter == "\n")
 
 
 def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:

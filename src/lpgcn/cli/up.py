@@ -55,6 +55,8 @@ def up(
     config_file: Path | None,
     silence: float,
     on_missing: Any,
+    least_members: int,
+    least_change: int,
     checkpoint_every: int,
     metrics_port: int | None,
     metrics_host: str,
@@ -89,7 +91,10 @@ def up(
             say(f"broker, server and {len(network.names)} hosts in {folder}")
         else:
             log("starting", hosts=len(network.names), folder=str(folder))
-        serving = Serving(split.n_users, silence, on_missing, checkpoint_every)
+        serving = Serving(
+            split.n_users, silence, on_missing, checkpoint_every,
+            least_members=least_members, least_change=least_change,
+        )  # fmt: skip
         try:
             metrics = metrics_host, metrics_port
             with observed(network.server, serving, log, metrics) as observer:

@@ -105,17 +105,17 @@ class Grid:
         if not largest * count < 2**62:
             raise GridError(
                 f"{where}: {count} numbers of up to {largest * self.unit:.6g} may not add up in 64 "
-                f"bits, expected a sum below {2**62 * self.unit:.6g}; {_ADVICE}"
+                f"bits, expected a sum below {2**62 * self.unit:.6g}; {ADVICE}"
             )
 
     def _refuse(self, found: float, where: str) -> None:
         raise GridError(
             f"{where}: a number of {found * self.unit:.6g} does not fit the grid, expected less "
-            f"than {self.largest * self.unit:.6g}; {_ADVICE}"
+            f"than {self.largest * self.unit:.6g}; {ADVICE}"
         )
 
 
-_ADVICE: Final = (
+ADVICE: Final = (
     "the training has diverged or its vectors are too large: lower the learning rate, or, if it is "
     "float32, choose --dtype float64"
 )

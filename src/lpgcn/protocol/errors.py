@@ -37,5 +37,9 @@ class UnexpectedMessageError(ProtocolError):
     """Of a kind or phase that does not come next."""
 
 
+class TooFewMembersError(ProtocolError):
+    """A term of fewer members than a party wants to be one of."""
+
+
 class SuiteError(ProtocolError):
     """A table of keys that no client could keep to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -26,13 +27,15 @@ from lpgcn.crypto.certificates import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.configuration import FederationError
-from lpgcn.runtime.hosts.nats.connection import close
+from lpgcn.runtime.hosts.nats.connection import Batch, Receive, close
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentDesk,
     EnrolmentError,
+    EnrolmentReply,
     EnrolmentRequest,
     Issuer,
+    accept_enrolment,
     answer_enrolment,
     enrol,
 )
@@ -46,6 +49,7 @@ from lpgcn.runtime.hosts.nats.jwt import (
     user_token,
 )
 from lpgcn.runtime.hosts.nats.registry import Book, Member
+from lpgcn.runtime.runs.serving import let_newcomers_in
 
 DEADLINE = 20.0
 
@@ -378,8 +382,8 @@ def test_an_invitation_lets_newcomers_in(federation: Federation) -> None:
                 await enrol(invitation, "server", timeout=DEADLINE)
             with pytest.raises(EnrolmentError, match="belongs to 'alice'"):
                 await enrol(invitation, "bob", key=key, timeout=DEADLINE)
-            bob = await enrol(invitation, "bob", urls=invitation.urls, timeout=DEADLINE)
-            assert bob.urls == invitation.urls
+            bob = await enrol(invitation.at(invitation.urls[0]), "bob", timeout=DEADLINE)
+            assert bob.urls == invitation.urls[:1]
             with pytest.raises(EnrolmentError, match=r"used up \(2\)"):
                 await enrol(invitation, "carol", timeout=DEADLINE)
         alice.check()
@@ -472,7 +476,15 @@ def test_nobody_at_the_desk(federation: Federation) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\xff", b"[]", b'{"name": "alice"}', b'{"name": "alice", "key": "UABC.>"}', b"1" * 9999],
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"name": "alice"}',
+        b'{"name": "alice", "key": "UABC.>"}',
+        b'{"name": "\xff", "key": "x"}',
+        b"1" * 9999,
+    ],
 )
 def test_a_bad_request_is_not_answered(tmp_path: Path, data: bytes) -> None:
     folder = FederationFolder.create(tmp_path / "federation")
@@ -480,6 +492,88 @@ def test_a_bad_request_is_not_answered(tmp_path: Path, data: bytes) -> None:
     before = folder.registry.read()
     assert folder.desk().reply_to(f"enrol.{invitation.name}", data) is None
     assert folder.registry.read() == before
+
+
+def requests_like(request: bytes) -> st.SearchStrategy[bytes]:
+    """The request with some of it replaced by other bytes, or anything at all."""
+    places = st.integers(0, len(request))
+    changed = st.builds(
+        lambda first, second, new: request[: min(first, second)] + new + request[first:],
+        places,
+        places,
+        st.binary(max_size=4),
+    )
+    return st.one_of(st.binary(max_size=100), changed)
+
+
+def test_whatever_a_newcomer_sends_nothing_is_raised(tmp_path: Path) -> None:
+    folder = FederationFolder.create(tmp_path / "federation")
+    invitation, desk = folder.invite(), folder.desk()
+    request = msgspec.json.encode(EnrolmentRequest("alice", Key.generate(Kind.USER).public))
+
+    @given(requests_like(request))
+    def send(data: bytes) -> None:
+        if (answer := desk.reply_to(f"enrol.{invitation.name}", data)) is not None:
+            enrolled, name, key = answer[0].split(".")
+            assert (enrolled, name) == ("enrolled", invitation.name) and check_public_key(key)
+            reply = msgspec.json.decode(answer[1], type=EnrolmentReply)
+            assert bool(reply.token) != bool(reply.refusal)
+
+    send()
+
+
+def test_what_a_newcomer_sends_steers_no_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = FederationFolder.create(tmp_path / "federation")
+    assert folder.desk().reply_to("enrol.a", b'{"\\u001b]0;owned\\u0007": 1}') is None
+    assert "owned" in caplog.text and all(line.isprintable() for line in caplog.messages)
+
+
+def test_a_refusal_steers_no_terminal(tmp_path: Path) -> None:
+    invitation = FederationFolder.create(tmp_path / "federation").invite()
+    key = Key.generate(Kind.USER)
+    with pytest.raises(EnrolmentError, match="owned") as caught:
+        accept_enrolment(
+            invitation, EnrolmentRequest("a", key.public), key, EnrolmentReply(refusal="\x1bowned")
+        )
+    assert str(caught.value).isprintable()
+
+
+class _Post:
+    """A switchboard's connection, as far as newcomers are concerned."""
+
+    def __init__(self) -> None:
+        self.posted: list[tuple[str, bytes]] = []
+        self.connection = self
+
+    def subscribe(self, subject: str, receive: Receive) -> None:
+        assert subject == "enrol.*"
+        self.hear = receive
+
+    def post(self, batch: Batch) -> None:
+        self.posted += batch
+
+
+def test_neither_a_newcomer_nor_a_disk_ends_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, board = FederationFolder.create(tmp_path / "federation"), _Post()
+    invitation = folder.invite()
+    let_newcomers_in(board, folder.desk())  # type: ignore[arg-type]
+    request = msgspec.json.encode(EnrolmentRequest("alice", Key.generate(Kind.USER).public))
+
+    def refuse(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    board.hear(f"enrol.{invitation.name}", b'{"name": "\xff", "key": "x"}')
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        board.hear(f"enrol.{invitation.name}", request)
+    assert board.posted == []
+    board.hear(f"enrol.{invitation.name}", request)
+    [(_, reply)] = board.posted
+    assert msgspec.json.decode(reply, type=EnrolmentReply).token
 
 
 def test_an_expired_invitation_is_refused_at_the_desk_too(tmp_path: Path) -> None:
@@ -584,6 +678,9 @@ def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_pa
             {"urls": []},
             {"urls": ["http://127.0.0.1"]},
             {"urls": ["nats://127.0.0.1:4222"]},
+            {"urls": ["tls://[::1"]},
+            {"urls": ["tls://127.0.0.1:port"]},
+            {"urls": ["nats://203.0.113.5:4222"], "authority": ""},
             {"authority": ""},
             {"format": 2},
             {"role": "king"},
@@ -592,7 +689,7 @@ def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_pa
     ]
     bad += [{}, [], {key: value for key, value in whole.items() if key != "seed"}]
     contents = [json.dumps(one).encode() for one in bad]
-    contents += [json.dumps(whole).encode()[:-30], b"", b"\xff\xfe"]
+    contents += [json.dumps(whole).encode()[:-30], b"", b"\xff\xfe", b'{"name": "\xff"}']
     for number, content in enumerate(contents):
         path = tmp_path / str(number)
         path.write_bytes(content)
@@ -601,6 +698,24 @@ def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_pa
             Credentials.load(path)
         for secret in (alice.seed, changed, other.reveal()):
             assert secret not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_without_tls_credentials_are_for_loopback_only(tmp_path: Path) -> None:
+    plain = FederationFolder.create(tmp_path / "plain", plain=True).enrol("alice")
+    for local in ("nats://127.0.0.1:7", "nats://[::1]:7", "nats://localhost:7"):
+        assert plain.at(local).connect_options()["servers"] == [local]
+    for far in ("nats://203.0.113.5:4222", "nats://broker.example.org", "nats://0.0.0.0:4222"):
+        with pytest.raises(CredentialsError, match="expected a loopback address"):
+            plain.at(far)
+    with pytest.raises(CredentialsError, match="expected tls:// with"):
+        plain.at("tls://127.0.0.1:7")
+
+
+def test_another_address_must_be_one_with_tls(alice: Credentials) -> None:
+    assert alice.at("tls://203.0.113.5:4222").urls == ("tls://203.0.113.5:4222",)
+    for wrong in ("nats://127.0.0.1:4222", "127.0.0.1:4222", "broker", "tls://[::1"):
+        with pytest.raises(CredentialsError, match="'alice' are not for the broker"):
+            alice.at(wrong)
 
 
 def test_no_repr_shows_a_seed(alice: Credentials) -> None:

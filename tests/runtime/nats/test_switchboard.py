@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import re
+import socket
 import ssl
 import threading
 import time
@@ -10,23 +13,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 
+from lpgcn import __version__
+from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
+from lpgcn.model.grid import GridError
+from lpgcn.model.sampling import SamplingError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
-from lpgcn.runtime.hosts.nats import calls
+from lpgcn.protocol.wire.sizes import LARGEST
+from lpgcn.runtime.hosts.nats import calls, configuration
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler, RefusedError
 from lpgcn.runtime.hosts.nats.connection import (
+    Batch,
     Connection,
     ForbiddenSubjectError,
     UnauthorizedError,
     UntrustedBrokerError,
     Watch,
 )
+from lpgcn.runtime.hosts.nats.jwt import CredentialsError
 from lpgcn.runtime.hosts.nats.roster import RosterError
 from lpgcn.runtime.hosts.nats.switchboard import (
     Events,
@@ -309,6 +322,96 @@ def test_a_request_is_sent_again_until_it_is_answered(net: Net) -> None:
     assert asking.outcome() == {0: b"x"}
 
 
+class Still:
+    """A board whose carrier beats and does not answer; a connection that counts."""
+
+    patience, retry, events = 60.0, 5.0, Events()
+
+    def __init__(self) -> None:
+        self.connection, self.posted = self, list[tuple[str, bytes]]()
+        self.line = calls.Line("a", "old", {0: 0}, {}, 0.0)
+
+    def address(self, index: int, data: bytes) -> calls.Asked:
+        return calls.Asked(7, index, self.line, data, "up.a.old.0", "down.a.old.0")
+
+    def silence(self, line: calls.Line, now: float) -> float:
+        return 0.0
+
+    def interrupt(self, call: calls.Call) -> None: ...
+
+    def post(self, batch: Batch) -> None:
+        self.posted += batch
+
+    def sent(self) -> int:
+        """Whole requests."""
+        return sum(part.part == 0 for _, data in self.posted if (part := f.read_down(data)))
+
+
+@pytest.mark.parametrize("length", [1000, 5_000_000])
+def test_a_request_is_sent_again_when_a_slow_line_would_have_carried_it(length: int) -> None:
+    board = Still()
+    call = calls.Call(board, threading.Condition())  # type: ignore[arg-type]
+    call._ask(0, bytes(length))
+    call._post()
+    now, on_its_way = time.monotonic(), length / calls.SLOWEST_RATE
+    call._look_around(now + board.retry + on_its_way - 1)
+    assert board.sent() == 1
+    call._look_around(now := now + board.retry + on_its_way + 1)
+    assert board.sent() == 2
+    call._look_around(now + 2 * board.retry + on_its_way - 1)
+    assert board.sent() == 2
+
+
+def test_a_part_of_an_answer_breaks_the_silence() -> None:
+    board = Still()
+    call = calls.Call(board, threading.Condition())  # type: ignore[arg-type]
+    call._ask(0, b"")
+    call._post()
+    call._windows[board.line].since -= 100
+    assert call.take("up.a.old.0", f.Part(7, 0, 2, 0, bytes(f.CHUNK_BYTES)))
+    now = time.monotonic()
+    call._look_around(now + board.retry - 1)
+    assert board.sent() == 1
+    call._look_around(now + board.retry)
+    assert board.sent() == 2
+
+
+def test_what_nobody_would_accept_is_not_sent(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f, "LIMIT_BYTES", 1000)
+    board, _ = net.board()
+    net.carrier("a", range(1), lambda body: body + bytes(501))
+    board.wait_for(1, timeout=SECONDS)
+    with pytest.raises(f.OversizedBodyError, match="1,001 bytes or more, expected at most 1,000"):
+        dict(board.call([(0, bytes(1001))]))
+    with pytest.raises(MemberError, match=r"OversizedBodyError: .* 1,001 bytes"):
+        dict(board.call([(0, bytes(500))]))
+    assert dict(board.call([(0, b"")])) == {0: bytes(501)}
+
+
+def test_what_is_too_long_is_answered_by_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    carrier = Carrier({}, "a", [f.Offer(0)], lambda _: {}, lambda _: ())
+    posted: list[tuple[str, bytes]] = []
+    monkeypatch.setattr(carrier, "_post", posted.extend)
+    parts = f.LIMIT_BYTES // f.CHUNK_BYTES + 1
+    for number in range(3):
+        part = f.Part(7, number, parts, 0, bytes(f.CHUNK_BYTES))
+        carrier._hear(f"down.a.{carrier.session}.0", f.encode(part))
+    [(subject, data)] = posted
+    failure = f.read_up(data)
+    assert subject == f"up.a.{carrier.session}.0" and carrier.malformed == 3
+    assert isinstance(failure, f.Failure) and failure.request == 7
+    carrier._connection.close()
+
+
+def test_all_messages_of_the_protocol_have_room_on_the_way() -> None:
+    """In whoever joins the parts, and in the broker, which drops whoever has more waiting."""
+    assembler, parts = f.Assembler(), LARGEST // f.CHUNK_BYTES
+    assert assembler.add("a", f.Part(7, 0, parts, 0, bytes(f.CHUNK_BYTES))) is None
+    assert assembler._memory >= parts * assembler.held
+    [pending] = re.findall(r"^max_pending: (\d+)MB$", configuration._BROKER, re.MULTILINE)
+    assert int(pending) << 20 >= LARGEST + calls.ALL_WINDOWS_BYTES
+
+
 def test_a_hello_of_the_same_session_brings_the_requests_again(net: Net) -> None:
     board, _ = net.board(retry=SECONDS)
     puppet = net.puppet("a", range(1))
@@ -414,6 +517,12 @@ def test_who_leaves_before_it_has_heard_the_welcome_says_goodbye(net: Net) -> No
     assert not board.present()
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "*", "a" * 65])
+def test_a_carrier_has_the_name_of_a_member(name: str) -> None:
+    with pytest.raises(CredentialsError, match="cannot be a name"):
+        Carrier({}, name, [f.Offer(0)], lambda _: {}, lambda _: ())
+
+
 def test_a_second_session_is_refused_while_the_first_lives(net: Net) -> None:
     board, noticed = net.board()
     first = net.carrier("a", range(2))
@@ -484,6 +593,35 @@ def test_a_client_that_does_not_accept_a_request(net: Net) -> None:
     assert dict(board.call(bodies(3).items())) == bodies(3)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        GridError("a number of 131.25 does not fit"),
+        CheckpointError("/home/alice/131.25 is damaged"),
+        SamplingError("user 131.25 has no negative"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_private_in_an_error_stays_on_the_device(net: Net, error: LpgcnError) -> None:
+    board, _ = net.board()
+    told: SimpleQueue[LpgcnError] = SimpleQueue()
+
+    class Telling(CarrierEvents):
+        def request_failed(self, error: LpgcnError) -> None:
+            told.put(error)
+
+    def handle(body: bytes) -> bytes:
+        raise error
+
+    net.carrier("a", range(1), handle, events=Telling())
+    board.wait_for(1, timeout=SECONDS)
+    with pytest.raises(MemberError) as caught:
+        dict(board.call([(0, b"x")]))
+    assert caught.value.kind == type(error).__name__
+    assert caught.value.text and "131.25" not in caught.value.text
+    assert got(told) is error
+
+
 def test_a_late_request_is_dropped(net: Net) -> None:
     board, _ = net.board(retry=0.1)
     asked: list[bytes] = []
@@ -534,11 +672,71 @@ def test_a_beat_of_somebody_unknown_is_answered_by_a_roll_call(net: Net) -> None
 def test_whoever_speaks_another_version_is_refused(net: Net) -> None:
     net.board()
     puppet = net.puppet("a", range(1))
-    puppet.say(f.Hello(f.VERSION + 1, "old", (f.Offer(0),), "next"), "hello")
+    puppet.say(f.Hello(f.VERSION + 1, "old", (f.Offer(0),), "9.8.7\x1b"), "hello")
     refused = got(puppet.control)
-    assert isinstance(refused, f.Refused) and "version" in refused.reason
+    assert isinstance(refused, f.Refused) and f"version {f.VERSION + 1}" in refused.reason
+    assert f"lpgcn 9.8.7, expected {f.VERSION}, of lpgcn {__version__}" in refused.reason
     puppet.connection.post([("up.a.old.hello", b"rubbish")])
     assert isinstance(got(puppet.control), f.Refused)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"PUB up.a.\xff.0 2\r\nhi\r\n", b"HPUB up.a.old.0 4 4\r\nabcd\r\n"],
+    ids=["subject", "headers"],
+)
+def test_what_nats_cannot_read_does_not_make_it_deaf(net: Net, words: bytes) -> None:
+    net.board()
+    url = urlsplit(net.broker.options["servers"][0])
+    with socket.create_connection((url.hostname, url.port), SECONDS) as sock, sock.makefile() as it:
+        sock.sendall(b'CONNECT {"headers": true}\r\n' + words + b"PING\r\n")
+        assert any(line.startswith("PONG") for line in it)
+    assert isinstance(net.puppet("a", range(1)).hello(), f.Welcome)
+
+
+class Lines(logging.Handler):
+    """What a logger is told, as it is told."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.queue: SimpleQueue[str] = SimpleQueue()
+        self.logger = logging.getLogger(name)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.queue.put(record.getMessage())
+
+    def __enter__(self) -> Lines:
+        self.logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.logger.removeHandler(self)
+
+
+@pytest.mark.parametrize("last", ["0", "hello"])
+def test_no_member_steers_the_operators_terminal(net: Net, last: str) -> None:
+    """By the session of its subject, which the broker does not look at."""
+    _, noticed = net.board()
+    puppet = net.puppet("a", range(1), "\x1b[2Jowned")
+    offers = tuple(f.Offer(number) for number in puppet.numbers)
+    with Lines("lpgcn.runtime.hosts.nats.switchboard") as lines:
+        puppet.say(f.Hello(f.VERSION, puppet.session, offers, "test"), last)
+        line = got(lines.queue)
+    assert "owned" in line and line.isprintable()
+    net.puppet("b", range(1)).hello()
+    assert noticed.next("joined")[0] == "b" and noticed.count("refused") == 0
+
+
+def test_what_the_broker_says_steers_no_terminal(plain_broker: PlainBroker) -> None:
+    heard = Heard()
+    connection = Connection(plain_broker.options, heard)
+    with Lines("lpgcn.runtime.hosts.nats.connection") as lines:
+        connection._report(SlowConsumerError("up.a.\x1b[2Jowned.0", "", 1, None))  # type: ignore[arg-type]
+    line = got(lines.queue)
+    assert "owned" in line and line.isprintable()
+    connection._report(NatsError("permissions violation \x1b[2Jowned"))
+    assert str(got(heard.errors)).isprintable()
+    connection.close()
 
 
 def test_progress_is_told_until_enough_are_present(net: Net) -> None:
@@ -700,6 +898,9 @@ def test_a_roster_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(RosterError, match="two clients"):
         Roster(path)
     path.write_text('{"clients":')
+    with pytest.raises(RosterError, match="not a roster"):
+        Roster(path)
+    path.write_bytes(b'{"clients":[["\xff",0,1]]}')
     with pytest.raises(RosterError, match="not a roster"):
         Roster(path)
 

@@ -39,14 +39,19 @@ class Client:
         witness: Witness | None = None,
         checkpoints: Checkpoints | None = None,
         item_features: bytes = b"",
+        *,
+        least_members: int = 1,
     ) -> None:
         """Who comes back with `checkpoints` of an earlier process waits for RESUME. Features of
-        items are public, and the same for all."""
+        items are public, and the same for all. A term of fewer than `least_members` is refused; in
+        an experiment on one machine nobody hides from anybody."""
         about = msgspec.msgpack.decode(profile, type=Profile)
         if not about.train:
             raise SamplingError(NO_ITEMS.format("a client"))
         opened: list[Opened] | None = None if witness is None else []
-        self._device = Device(about, checkpoints or InMemory(), opened, item_features)
+        self._device = Device(
+            about, checkpoints or InMemory(), opened, item_features, least_members
+        )
         self._device.check_features()
         self._witness, self._order = witness, PhaseOrder.of(about.config)
         self._limit = self._largest(about.n_users)
@@ -114,6 +119,7 @@ class Client:
             life = Party.resumed(self._device, number)
             if life.run != m.run_of(message):
                 raise WrongRunError(f"checkpoint {number} is of another run")
+            self._device.check_members(life.members)
         self._device.checkpoints.begin_stretch(header.stretch)
         return life
 

@@ -79,6 +79,7 @@ class Newcomer:
         members = reading.one_number(message.members, "members", least=1)
         if term == 0 and self.belongings is not None:
             raise UnexpectedMessageError("a first term for a client that has been in one")
+        self.device.check_members(members)
         private = PrivateKey.generate()
         holder = KeyHolder(
             self.device, self.belongings, m.run_of(message), term, members, private, b""

@@ -10,6 +10,7 @@ import numpy as np
 from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.model.features import Features, unpacked
+from lpgcn.protocol.errors import TooFewMembersError
 from lpgcn.protocol.transcript import Opened
 from lpgcn.ragged import Int64
 
@@ -35,8 +36,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     test: bytes
     popularity: bytes = b""
     """Public shares of the items, if virtual items are drawn by them."""
+    virtual: bytes = b""
+    """Virtual items that this user has listed in other runs, in their order. Whoever sees two lists
+    of one person with different ones knows that what they have in common is real."""
     features: bytes = b""
     """This user's own, 64-bit numbers, little-endian: they stay here."""
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name}, hidden)"
 
     @property
     def name(self) -> str:
@@ -56,6 +63,17 @@ class Device:
     """What could be read of the present message, if there is a transcript."""
     item_features: bytes = b""
     """Public ones of all items, packed as a user's own."""
+    least_members: int = 1
+    """Among how many, this one included, its numbers must be hidden."""
+
+    def check_members(self, members: int) -> None:
+        """Before anything of this client's is sent in a term of so many."""
+        if members < self.least_members:
+            raise TooFewMembersError(
+                f"a term of {members}, expected {self.least_members} members or more: a sum over "
+                "fewer says too much about each of them, and nothing was sent; come back when "
+                "there are more, or give --least-members a smaller number if you agree"
+            )
 
     def check_features(self) -> None:
         """That there are as many as the configuration says, before anything begins."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -26,15 +26,19 @@ from lpgcn.ragged import Bits, Int64, Ragged
 
 
 def draw_virtual_items(about: Profile, real: Int64) -> Int64:
-    """I'_u (Algorithm 2, line 10)."""
-    return virtual_items(
+    """I'_u (Algorithm 2, line 10): what this user has listed before, and new ones for the rest."""
+    how, before = VirtualItems.of(about.config), about.items("virtual")
+    (alpha,) = how.alpha(np.array([len(real)]), about.n_items)
+    before = before[~np.isin(before, real)][:alpha]
+    new = virtual_items(
         about.private_seed,
         np.array([about.index]),
-        Ragged.single(real),
+        Ragged.single(np.sort(np.concatenate((real, before)))),
         about.n_items,
-        VirtualItems.of(about.config),
+        replace(how, count=int(alpha) - len(before), ratio=0.0, list_sizes="exact"),
         np.frombuffer(about.popularity) if about.popularity else None,
     ).values
+    return np.concatenate((before, new))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Final
 
 import msgspec
@@ -11,19 +10,15 @@ import numpy as np
 from lpgcn.checkpoints import Checkpoints, unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import Evaluation
-from lpgcn.model.batches import smallest_group
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.server.server import Line, Planner, Server
 from lpgcn.ragged import Int64
+from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.engines.engine import Part, RunInterruptedError
 from lpgcn.runtime.traffic import TrafficSummary, summarise
 from lpgcn.terms import Term
 
 FIRST: Final = (0, 0)
-
-
-class PrivacyWarning(UserWarning):
-    """What somebody could find out, and how to prevent it."""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +41,8 @@ class Federation:
         self._planner, self._line, self._checkpoints = planner, line, checkpoints
         self._server: Server | None = None
         self._at = FIRST
+        self._warned_of = 0
+        """How many members a warning was last due for."""
         self.terms: tuple[Term, ...] = ()
         """The log, as far as the run has come."""
 
@@ -65,7 +62,7 @@ class Federation:
         return number
 
     def begin(self) -> None:
-        _warn_few(self._config, len(self._members))
+        self._warn_of_few(len(self._members))
         self._server = Server.begin(
             self._config, self._members, self._n_items, self._planner, self._line,
             self._next_stretch(),
@@ -96,12 +93,21 @@ class Federation:
         self._server = Server.restored(saved.server, self._config, self._line)
         self._members = self._server.term.members
         self._at, self.terms = (saved.epoch, saved.step), saved.terms
+        self._warn_of_few(len(self._members))
 
     def change_members(self, members: Int64) -> None:
         """A new term, from the last checkpoint on; the next one is due at once."""
+        self._warn_of_few(len(members))
         self._server = self.server.changed(members, self._planner, self._line, self._next_stretch())
         self._members = members
         self.terms = (*self.terms, _term(self._at, members))
+
+    def _warn_of_few(self, members: int) -> None:
+        """Not again at every interruption, as long as they are as many."""
+        if members != self._warned_of:
+            self._warned_of = members
+            advice = "choose loss bpr, a smaller --dim, or wait for more clients"
+            warn_of_few(self._config, members, advice)
 
     def renew(self) -> bool:
         """Nobody joins or leaves unless somebody asks for it."""
@@ -143,15 +149,3 @@ class Federation:
 
 def _term(at: tuple[int, int], members: Int64) -> Term:
     return Term(epoch=at[0], step=at[1], members=tuple(np.asarray(members).tolist()))
-
-
-def _warn_few(config: Config, n_clients: int) -> None:
-    smallest = smallest_group(config)
-    if config.pooled and n_clients < smallest:
-        warnings.warn(
-            f"{n_clients} clients with loss softmax and d = {config.dim}: from sums over fewer "
-            f"than {smallest} the server could work out where single users point; choose loss "
-            "bpr, a smaller --dim, or wait for more clients",
-            PrivacyWarning,
-            stacklevel=2,
-        )

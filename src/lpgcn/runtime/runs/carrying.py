@@ -23,31 +23,35 @@ from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Vectors
 from lpgcn.files import write_atomically
+from lpgcn.model.batches import smallest_group
 from lpgcn.model.features import count_of, packed
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.errors import ReplayedMessageError
+from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import messages as m
 from lpgcn.ragged import Int64
+from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About
+from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
+from lpgcn.terms import LEAST_MEMBERS
 
 
 class CarryingError(LpgcnError):
     """Data that do not go with the federation."""
 
 
-class _OtherRunError(Exception):
-    """Ends a carrier with a goodbye. The server is not told, for it would end the run of all."""
+class _LeavingError(Exception):
+    """Ends a carrier with a goodbye. The server is not told why: it would end everybody's run."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(str(folder))
-        self.folder = folder
+    def __init__(self, reason: LpgcnError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class CarryingEvents(CarrierEvents):
@@ -65,21 +69,28 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
     shared: int
     """Proposed to all clients, should this one be u_c."""
     private: int
+    owner: str
+    """Whose folder this is: another one would go on from its checkpoints, with its keys."""
 
     def __repr__(self) -> str:
         return "Seeds(hidden)"
 
     @classmethod
-    def kept_in(cls, folder: Path) -> Seeds:
+    def kept_in(cls, folder: Path, owner: str) -> Seeds:
         """Those of the folder; new ones, at random, if it has none."""
         path = folder / "seeds.json"
-        if path.exists():
-            try:
-                return msgspec.json.decode(path.read_bytes(), type=cls)
-            except msgspec.DecodeError as error:
-                raise CarryingError(f"{path} is damaged: {error}") from error
-        seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63))
-        write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
+        if not path.exists():
+            seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63), owner=owner)
+            write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
+            return seeds
+        try:
+            seeds = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CarryingError(f"{path} is damaged: {error}") from error
+        if seeds.owner != owner:
+            raise CarryingError(
+                f"{folder} is the folder of {seeds.owner}, not of {owner}; choose another --state"
+            )
         return seeds
 
 
@@ -125,12 +136,17 @@ class Vehicle:
     def __init__(
         self,
         passengers: Iterable[Passenger],
+        name: str,
         suite: Suite = "sealed",
         events: CarryingEvents | None = None,
         item_features: FeatureRows | None = None,
+        kept: KeptVirtualItems | None = None,
+        least_members: int = LEAST_MEMBERS,
     ) -> None:
-        """Features of items are public: they are those of the federation's catalogue."""
-        self._suite, self._item_features = suite, item_features
+        """Features of items are public: they are those of the federation's catalogue. Without
+        `kept` virtual items are drawn for this run alone, as in an experiment."""
+        self._name, self._suite, self._item_features = name, suite, item_features
+        self._kept, self._least_members = kept, least_members
         self._passengers = {one.number: one for one in passengers}
         self.clients: dict[int, Client] = {}
         self._events, self._run, self._updated = events or CarryingEvents(), b"", -1
@@ -150,7 +166,7 @@ class Vehicle:
     def admit(self, welcome: Welcome) -> dict[int, Handler]:
         try:
             about = msgspec.msgpack.decode(welcome.about, type=About)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
         if about.config.suite != self._suite:
             raise CarryingError(
@@ -162,12 +178,27 @@ class Vehicle:
         features = self._public_features(about)
         for number, index in welcome.indices.items():
             one = self._passengers[number]
-            profile = _profile(one, index, about, ids, b"" if shares is None else shares.tobytes())
+            seeds = self._seeds(one)
+            popularity = b"" if shares is None else shares.tobytes()
+            profile = _profile(one, index, about, ids, seeds, popularity)
+            if self._kept is not None:
+                profile = self._kept.remembered(one.user, profile, ids)
             self.clients[number] = Client(
-                profile, checkpoints=InFolder(one.folder), item_features=features
+                msgspec.msgpack.encode(profile),
+                checkpoints=InFolder(one.folder),
+                item_features=features,
+                least_members=self._least_members,
             )
+        if self._kept is not None:
+            self._kept.save()
         self._accepted.clear()
         return {number: partial(self._handle, number) for number in self.clients}
+
+    def _seeds(self, one: Passenger) -> Seeds:
+        owner = f"user {one.user} of {self._name}"
+        if one.seed is not None:
+            return Seeds(shared=one.seed, private=one.seed, owner=owner)
+        return Seeds.kept_in(one.folder, owner)
 
     def _public_features(self, about: About) -> bytes:
         rows, width = self._item_features, about.config.item_feature_dim
@@ -188,13 +219,16 @@ class Vehicle:
         return answer
 
     def _answered(self, number: int, client: Client, request: bytes) -> bytes:
-        """In one run, whoever comes back is always asked to resume in a new stretch first."""
+        """In one run, whoever comes back is always asked to resume in a new stretch first. Whom a
+        term has too few members for leaves it to the others."""
         try:
             answer = client.handle(request)
         except ReplayedMessageError:
             if number not in self._accepted and m.header_of(request).phase == Phase.RESUME:
-                raise _OtherRunError(self._passengers[number].folder) from None
+                raise _LeavingError(_other_run(self._passengers[number].folder)) from None
             raise
+        except TooFewMembersError as error:
+            raise _LeavingError(error) from error
         self._accepted.add(number)
         return answer
 
@@ -206,6 +240,17 @@ class Vehicle:
         elif party.run != self._run:
             self._run = party.run
             self._events.term_began(party.fingerprint, party.members)
+            self._warn_of_few(party.members)
+
+    def _warn_of_few(self, members: int) -> None:
+        """Those whom it is about; that of the server tells its operator only."""
+        assert self.about is not None, "clients are made when they are let in"
+        config = self.about.config
+        advice = (
+            "leave with Ctrl-C if that is not what you agreed to, and come back with "
+            f"--least-members {smallest_group(config)}"
+        )
+        warn_of_few(config, members, advice)
 
     def _save_model(self, number: int, user: Floats, items: Floats, seen: Int64) -> None:
         """What a client needs to recommend without the server."""
@@ -218,17 +263,16 @@ class Vehicle:
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
 
 
-def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: bytes) -> bytes:
-    seeds = (
-        Seeds.kept_in(one.folder) if one.seed is None else Seeds(shared=one.seed, private=one.seed)
-    )
+def _profile(
+    one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds, popularity: bytes
+) -> Profile:
     parts = {name: _indices(items, ids) for name, items in one.parts.items()}
     if not len(parts["train"]):
         raise CarryingError(
             f"user {one.user!r} has no items to train on; a client needs at least one"
         )
     _check_features("user", count_of(one.features), about.config.user_feature_dim)
-    profile = Profile(
+    return Profile(
         index=index,
         n_users=about.clients,
         n_items=len(ids),
@@ -239,7 +283,6 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: byt
         features=one.features,
         **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
     )
-    return msgspec.msgpack.encode(profile)
 
 
 def _check_features(kind: str, found: int, expected: int) -> None:
@@ -283,11 +326,14 @@ def carry(
     events: CarrierEvents | None = None,
     started: Callable[[Carrier], None] | None = None,
     item_features: FeatureRows | None = None,
+    kept: KeptVirtualItems | None = None,
+    least_members: int = LEAST_MEMBERS,
 ) -> tuple[str, Vehicle]:
     """Answer the server until the run is over; what it said then, and the clients. A server with
-    another suite is refused before anything is sent to it."""
+    another suite is refused before anything is sent to it, and so is a term of fewer than
+    `least_members`."""
     listening = events if isinstance(events, CarryingEvents) else None
-    vehicle = Vehicle(passengers, suite, listening, item_features)
+    vehicle = Vehicle(passengers, name, suite, listening, item_features, kept, least_members)
     carrier = Carrier(
         options, name, vehicle.offers, vehicle.admit, vehicle.checkpoints, events=events
     )
@@ -295,8 +341,12 @@ def carry(
         started(carrier)
     try:
         return carrier.run(), vehicle
-    except _OtherRunError as error:
-        raise CarryingError(
-            f"{error.folder} has been further than this server is: it is of another run, or the "
-            "server's folder is an old copy; choose another --state for this run"
-        ) from None
+    except _LeavingError as leaving:
+        raise leaving.reason from None
+
+
+def _other_run(folder: Path) -> CarryingError:
+    return CarryingError(
+        f"{folder} has been further than this server is: it is of another run, or the server's "
+        "folder is an old copy; choose another --state for this run"
+    )

@@ -17,6 +17,7 @@ from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.files import held
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
 from lpgcn.runtime.local_cost import LocalCost
@@ -84,6 +85,10 @@ class Loop:
 
     def finish(self) -> Summary:
         """Whatever interrupts the run and can be mended, is; then it goes on from a checkpoint."""
+        with held(self._folder.path):
+            return self._finish()
+
+    def _finish(self) -> Summary:
         self._observer.driving(self._engine)
         going_on = self._folder.checkpoints() if self._beginning is None else []
         while True:
@@ -100,6 +105,9 @@ class Loop:
         """The last of these checkpoints that is whole, or the very beginning."""
         self._number, self._progress = 0, Progress(stopping=EarlyStopping(self._config.patience))
         renewed = self._resumed(numbers)
+        # The number of a checkpoint that was passed over is given again, perhaps at another step.
+        # Who is killed then would find some parties with the old one, some with the new.
+        self._folder.forget_checkpoints_after(self._number)
         self._folder.keep_metrics_until(self._progress.epoch)
         self._saved_at, self._steps_done = self._progress.seconds, self._progress.steps
         self._since = 0

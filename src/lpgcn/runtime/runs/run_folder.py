@@ -103,8 +103,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class RunFolder:
     """Reads and writes the files of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, mode: int = 0o666) -> None:
+        """`mode` is that of the files with the configuration, of which the seed may be a secret."""
+        self.path, self._mode = path, mode
         self._data, self._config = path / "data.toml", path / "config.toml"
         self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
         self.terms = path / "terms.jsonl"
@@ -174,7 +175,7 @@ class RunFolder:
         write_toml(self._data, source)
         if terms:
             write_terms(self.terms, terms)
-        write_toml(self._config, msgspec.to_builtins(run.config))
+        self._write_config(run.config)
 
     def _bring_back(self) -> None:
         """What was put aside for a run that did not begin, even if that was killed."""
@@ -211,7 +212,10 @@ class RunFolder:
     def extend(self, config: Config) -> None:
         """The run is to be longer. Its summary goes first: without it a run is not finished."""
         self._summary.unlink(missing_ok=True)
-        write_toml(self._config, msgspec.to_builtins(config))
+        self._write_config(config)
+
+    def _write_config(self, config: Config) -> None:
+        write_toml(self._config, msgspec.to_builtins(config), mode=self._mode)
 
     def save_progress(self, number: int, progress: Progress) -> None:
         """Written last: with it a checkpoint of the run is complete."""
@@ -225,6 +229,10 @@ class RunFolder:
             if not stale.name.endswith(f".{os.getpid()}.tmp"):
                 stale.unlink(missing_ok=True)
         return self._progress.numbers()
+
+    def forget_checkpoints_after(self, number: int) -> None:
+        """Without its progress a checkpoint is none, whatever the parties still have of it."""
+        self._progress.forget_after(number)
 
     def progress(self, number: int) -> Progress:
         return msgspec.json.decode(self._progress.read(number), type=Progress)
@@ -253,7 +261,7 @@ class RunFolder:
 
     def write_summary(self, summary: Summary) -> None:
         content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-        write_atomically(self._summary, content)
+        write_atomically(self._summary, content, mode=self._mode)
 
     def write_user_metrics(self, user_ids: Ids, found: UserMetrics) -> None:
         """For tests of significance: the array `user` of ids, and one array for each metric."""

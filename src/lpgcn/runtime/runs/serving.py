@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from lpgcn.runtime.runs.catalogue import About, Catalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
-from lpgcn.terms import write_terms
+from lpgcn.terms import LEAST_MEMBERS, write_terms
 
 _log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
@@ -44,6 +45,23 @@ class Serving:
     """Steps."""
     retry: float = 5.0
     """Seconds after which a request without an answer is sent again, at first."""
+    least_members: int = LEAST_MEMBERS
+    """No term begins or goes on with fewer."""
+    least_change: int = 1
+    """Newcomers wait until so many can join together."""
+
+    def __post_init__(self) -> None:
+        if self.least_members < LEAST_MEMBERS or self.least_change < 1:
+            raise ConfigError(
+                f"--least-members {self.least_members} and --least-change {self.least_change}; "
+                f"expected {LEAST_MEMBERS} and 1 at least: a sum over one person hides nothing"
+            )
+        if self.clients < self.least_members:
+            raise ConfigError(
+                f"--clients {self.clients}, expected --least-members, which is "
+                f"{self.least_members}, or more: no term has fewer; wait for more clients, or, to "
+                "try things out on one machine, use lpgcn train"
+            )
 
 
 class ServingObserver(Observer, Waiting, Events):
@@ -60,6 +78,16 @@ class _Network(Networked):
     def checkpoint(self, number: int, epoch: int, step: int) -> None:
         super().checkpoint(number, epoch, step)
         write_terms(self._folder.terms, self.terms)
+
+
+def secret_seed(folder: Path) -> int:
+    """The seed of the run in this folder, or a new one at random.
+
+    It decides who is in which batch. An owner sees handles only; with the seed it could name them.
+    """
+    if (folder / "config.toml").exists():
+        return RunFolder(folder).describe().config.seed
+    return secrets.randbits(63)
 
 
 def serve(
@@ -81,7 +109,7 @@ def serve(
         raise ConfigError(
             "never-convolve names users, whom a server over a network does not know; leave it out"
         )
-    observer, run_folder = observer or ServingObserver(), RunFolder(folder)
+    observer, run_folder = observer or ServingObserver(), RunFolder(folder, mode=0o600)
     source = Source(dataset=federation)
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
     if (folder / "config.toml").exists():
@@ -100,7 +128,7 @@ def serve(
     keep_freed_memory()
     with open_board(federation, config, catalogue, options, folder, serving, observer) as board:
         if desk is not None:
-            _let_newcomers_in(board, desk)
+            let_newcomers_in(board, desk)
         engine = _Network(
             run_folder,
             config,
@@ -110,6 +138,8 @@ def serve(
             board,
             InFolder(run_folder.state),
             on_missing=serving.on_missing,
+            least_members=serving.least_members,
+            least_change=serving.least_change,
             waiting=observer,
             watch=observer.stage_began,
         )
@@ -159,11 +189,13 @@ def open_board(
     )
 
 
-def _let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
+def let_newcomers_in(board: Switchboard, desk: EnrolmentDesk) -> None:
+    """As long as the board is open; whatever they send, and whatever the disk does, it stays so."""
+
     def hear(subject: str, payload: bytes) -> None:
         try:
             reply = desk.reply_to(subject, payload)
-        except LpgcnError as error:
+        except (LpgcnError, OSError) as error:
             # A newcomer asks again; a disk that is full must not end everybody's run.
             _log.warning("a newcomer could not be let in: %s", error)
             return

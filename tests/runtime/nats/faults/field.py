@@ -355,7 +355,8 @@ class Field:
         folder = self.clients / str(user)
         if self.seed is not None:
             folder.mkdir(parents=True)
-            seeds = Seeds(shared=self.seed, private=self.seed)
+            owner = f"user {self.data.users[user]} of {name}"
+            seeds = Seeds(shared=self.seed, private=self.seed, owner=owner)
             (folder / "seeds.json").write_bytes(msgspec.json.encode(seeds))
         self._add(
             name, "join", *self.data.alone(user), "--credentials", self._credentials(name),

@@ -238,6 +238,29 @@ def test_one_joins_and_one_leaves_and_comes_back(field_of: Make, check: Check, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
+def test_who_is_held_back_joins_when_another_one_leaves(
+    field_of: Make, check: Check, model: str
+) -> None:
+    field = field_of(
+        first=15,
+        serving={"on-missing": "leave", "least-change": 2, "least-members": 15},
+        settings={"model": model, "epochs": 6},
+    )
+    leaver = field.parties["join-14"]
+    field.start("server", "host-0", "host-1", "join-14")
+    field.when(Phase.CHECKPOINT)
+    field.start_in_time("join-15")
+    field.wait_to_hear("server", "1 client could join; waiting until 2 can")
+    leaver.stop()
+    field.wait_for_terms(2)
+    others = [party for party in field.parties.values() if party is not leaver]
+    field.wait(lambda: all(party.status == 0 for party in others), "the end of the run")
+    check(field)
+    assert [term.members for term in field.terms()] == [tuple(range(15)), (*range(14), 15)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
 def test_one_is_killed_and_never_comes_back(field_of: Make, check: Check, model: str) -> None:
     field = field_of(
         patience=3.0, serving={"on-missing": "leave"}, settings={"model": model, "epochs": 6}

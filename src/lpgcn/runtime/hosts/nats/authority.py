@@ -231,7 +231,7 @@ class FederationFolder:
                 f"{self.path} is not the folder of a federation: {path.name} is missing; check the "
                 "folder, or make one with `lpgcn federation init`"
             ) from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise FederationError(f"{path} is damaged: {error}; restore it from a copy") from error
         if about.format != FORMAT:
             raise FederationError(

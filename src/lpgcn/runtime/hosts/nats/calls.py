@@ -23,12 +23,15 @@ from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.connection import Batch, Connection
 
 WINDOW_BYTES: Final = 16 << 20
-"""On their way to and from one carrier: the broker drops whoever has more than 64 MiB waiting."""
+"""On their way to and from one carrier: a broker drops whoever has more waiting than it allows, 64
+MiB unless it is told otherwise, as our own is."""
 ALL_WINDOWS_BYTES: Final = 48 << 20
 HELD_BYTES: Final = 64 << 20
 """Of requests that were taken and wait for room in their windows."""
 FIRST_ANSWER_BYTES: Final = 256 << 10
 """How long an answer is taken to be before the first has come."""
+SLOWEST_RATE: Final = 125_000
+"""Bytes a second, 1 Mbit/s, as a poor line has: what this would still be carrying is not lost."""
 _BATCH, _BATCH_BYTES = 48, 256 << 10
 
 
@@ -167,6 +170,8 @@ class Call:
         if isinstance(frame, f.Failure):
             body = MemberError(asked.index, f.shown(frame.kind), f.shown(frame.text))
         elif (body := self._assembler.add(subject, frame)) is None:
+            # The rest of it is on its way.
+            self._windows[asked.line].since = time.monotonic()
             return True
         with self._lock:
             del self.outstanding[frame.request]
@@ -197,6 +202,7 @@ class Call:
             yield from self._next()
 
     def _ask(self, index: int, data: bytes) -> None:
+        f.check_length(data)
         asked = self._board.address(index, data)
         self.asked.add(index)
         self._unanswered += 1
@@ -295,7 +301,8 @@ class Call:
             raise Interrupted(frozenset(), frozenset(silent))
         for line, asked_of_line in waiting.items():
             window = self._windows[line]
-            late = now - window.since >= window.wait
+            on_its_way = sum(len(asked.data) for asked in asked_of_line)
+            late = now - window.since >= window.wait + on_its_way / SLOWEST_RATE
             if late:
                 window.wait = min(2 * window.wait, 8 * self._board.retry)
             if late or line in resend:

@@ -6,7 +6,6 @@ a ping, go out from the connection's thread, however long a client thinks.
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,19 +14,29 @@ from typing import Any, Final
 
 from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
+from lpgcn.crypto.errors import CryptoError
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
-from lpgcn.protocol.errors import ReplayedMessageError
+from lpgcn.fixed_point import DivergedError
+from lpgcn.model.grid import ADVICE, GridError
+from lpgcn.protocol.errors import ProtocolError, ReplayedMessageError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.connection import Batch, ClosedError, Connection, Watch
+from lpgcn.runtime.hosts.nats.jwt import check_name
 
 Handler = Callable[[bytes], bytes]
 Request = tuple[int, int, bytes]
 """A client's number, the request's, and its body."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _BATCH, _BATCH_BYTES, _BATCH_SECONDS = 48, 256 << 10, 0.005
 _TEXT: Final = 4000
+_PUBLIC: Final = (ProtocolError, CryptoError, DivergedError, f.FrameError)
+"""What these say is about the request, in numbers that the server knows."""
+_TOLD: Final[Mapping[type[LpgcnError], str]] = {
+    CheckpointError: "its checkpoint is missing or damaged",
+    GridError: f"a number of its own does not fit the grid; {ADVICE}",
+}
+_ELSEWHERE: Final = "what it is about is told on its own device"
 
 
 class RefusedError(LpgcnError):
@@ -42,6 +51,8 @@ class CarrierEvents:
     def disconnected(self) -> None: ...
     def reconnected(self) -> None: ...
     def storage_failed(self, error: StorageError) -> None: ...
+    def request_failed(self, error: LpgcnError) -> None:
+        """The server is told less than this says."""
 
 
 class Carrier:
@@ -60,9 +71,7 @@ class Carrier:
     ) -> None:
         """`admit` makes the clients, once their indices are known; `checkpoints` are asked for by
         number whenever hello is said."""
-        if not _NAME.fullmatch(name):
-            raise LpgcnError(f"{name!r} is no name of a carrier; expected letters, digits, - and _")
-        self._name, self._offers, self._beat_seconds = name, tuple(offers), beat_seconds
+        self._name, self._offers, self._beat_seconds = check_name(name), tuple(offers), beat_seconds
         self._admit, self._checkpoints = admit, checkpoints
         self.session = secrets.token_hex(8)
         self._up = f"up.{name}.{self.session}"
@@ -174,10 +183,8 @@ class Carrier:
             # The client is as it was before, and the server asks again.
             self._events.storage_failed(error)
         except LpgcnError as error:
-            # Where this device keeps its files is nobody else's business.
-            private = isinstance(error, CheckpointError)
-            text = "its checkpoint is missing or damaged" if private else str(error)[:_TEXT]
-            failure = f.Failure(request, type(error).__name__, text)
+            self._events.request_failed(error)
+            failure = f.Failure(request, type(error).__name__, _told(error))
             self._put(number, [f.encode(failure)])
         finally:
             self._queued.discard((number, request))
@@ -235,7 +242,14 @@ class Carrier:
         if last.isdecimal() and (int(last), part.request) in self._queued:
             self.repeated += 1
             return
-        body = self._assembler.add(subject, part)
+        try:
+            body = self._assembler.add(subject, part)
+        except f.OversizedBodyError as error:
+            # All parts say so, and the server would send them for ever.
+            if part.part == 0 and last.isdecimal():
+                failure = f.Failure(part.request, type(error).__name__, str(error))
+                self._post([(f"{self._up}.{last}", f.encode(failure))])
+            raise
         if body is None:
             return
         if last.isdecimal():
@@ -251,6 +265,14 @@ class Carrier:
             self.ask_for_hello()
         else:
             self._inbox.put(frame)
+
+
+def _told(error: LpgcnError) -> str:
+    """What the server is told: where a device keeps its files, and what numbers it has, is nobody
+    else's business."""
+    if isinstance(error, _PUBLIC):
+        return str(error)[:_TEXT]
+    return _TOLD.get(type(error), _ELSEWHERE)
 
 
 class _CarrierWatch(Watch):

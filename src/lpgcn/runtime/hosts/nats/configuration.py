@@ -21,7 +21,8 @@ server_name: "{name}"
 host: "{listen}"
 port: {port}
 max_payload: 4MB
-max_pending: 256MB
+# Whoever has more waiting is dropped; a message may have 1 GB, and is sent to slow lines, too.
+max_pending: 1280MB
 write_deadline: "30s"
 ping_interval: "20s"
 authorization {{ timeout: 15 }}
@@ -68,11 +69,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             raise FederationError("a broker needs a host name or an IP address, found none")
         if not 1 <= port <= 65535:
             raise FederationError(f"a port is a number from 1 to 65535, found {port}")
-        local = all(_is_loopback(check_host(host)) for host in hosts)
+        local = all(is_loopback(check_host(host)) for host in hosts)
         if listen is None:
             at_home = "::1" if set(hosts) == {"::1"} else "127.0.0.1"
             listen = at_home if local else "0.0.0.0"
-        if plain and not (local and _is_loopback(check_host(listen))):
+        if plain and not (local and is_loopback(check_host(listen))):
             raise FederationError(
                 "without TLS everybody on the way reads and changes what is sent, so that it is "
                 "for loopback addresses (127.0.0.1, ::1, localhost) only, found "
@@ -124,7 +125,8 @@ def broker_configuration(about: About, operator: Key, revoked: Mapping[str, int]
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there leaves no machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -23,6 +23,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from lpgcn.errors import LpgcnError
+from lpgcn.runtime.hosts.nats.frames import shown
 
 Batch = list[tuple[str, bytes]]
 """Subjects and payloads."""
@@ -206,7 +207,7 @@ class Connection:
                 if not self._opened.done() and (typed := _refusal(trouble)) is not None:
                     raise typed from error
                 seconds = self._pause()
-                self._watch.waiting(str(trouble) or type(trouble).__name__, seconds)
+                self._watch.waiting(shown(str(trouble)) or type(trouble).__name__, seconds)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ended.wait(), seconds)
             else:
@@ -240,7 +241,7 @@ class Connection:
 
         def choose(servers: list[Any], _: dict[str, Any]) -> tuple[Any, float]:
             seconds = self._pause()
-            reason = str(troubles[-1]) if troubles else "the connection was lost"
+            reason = shown(str(troubles[-1])) if troubles else "the connection was lost"
             self._watch.waiting(reason, seconds)
             return servers[self._attempt % len(servers)], seconds
 
@@ -265,13 +266,15 @@ class Connection:
         return secrets.SystemRandom().uniform(0, longest)
 
     def _report(self, error: Exception) -> None:
+        # A text of the broker's may have a subject in it, which somebody else chose.
+        text = shown(str(error))
         if isinstance(error, errors.SlowConsumerError):
             self.overruns += 1
-            _logger.warning("a message was dropped, too many were waiting: %s", error)
+            _logger.warning("a message was dropped, too many were waiting: %s", text)
             self._watch.overrun()
-        elif "permissions violation" in str(error).lower():
+        elif "permissions violation" in text.lower():
             self._watch.failed(
-                ForbiddenSubjectError(f"{error}; the credentials are for other subjects")
+                ForbiddenSubjectError(f"{text}; the credentials are for other subjects")
             )
         elif isinstance(error, (errors.Error, OSError, TimeoutError)):
             _logger.info("connection to the broker: %r", error)
@@ -317,9 +320,18 @@ class Connection:
 
 
 class _Client(Client):
-    """nats-py goes on without TLS where the broker says that it has none: so could anybody."""
+    """nats-py, less trusting."""
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        """nats-py hears nothing more after a subject that is no UTF-8, or after some headers; any
+        member can send those. Here subjects are ASCII, and nobody needs a reply or headers."""
+        if subject.isascii():
+            await super()._process_msg(sid, subject, b"", data, b"")
 
     def _connect_command(self) -> bytes:
+        """nats-py goes on without TLS where the broker says that it has none: so could anybody."""
         writer = getattr(self._transport, "_io_writer", None)
         encrypted = writer is not None and writer.get_extra_info("ssl_object") is not None
         if "tls" in self.options and not encrypted:
@@ -334,15 +346,15 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 def _refusal(error: Exception) -> NetworkError | None:
     """What another attempt would not change."""
-    words = str(error).lower()
+    found = shown(str(error))
     if isinstance(error, (ssl.SSLError, errors.SecureConnRequiredError)):
         return UntrustedBrokerError(
-            f"the broker cannot be trusted: {error}; expected TLS with a certificate of the "
+            f"the broker cannot be trusted: {found}; expected TLS with a certificate of the "
             "federation's own authority"
         )
-    if isinstance(error, errors.AuthorizationError) or "authorization" in words:
+    if isinstance(error, errors.AuthorizationError) or "authorization" in found.lower():
         return UnauthorizedError(
-            f"the broker refused the credentials: {error}; ask the federation's server for new ones"
+            f"the broker refused the credentials: {found}; ask the federation's server for new ones"
         )
     return None
 

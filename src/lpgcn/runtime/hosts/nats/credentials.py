@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lpgcn.files import write_atomically
+from lpgcn.runtime.hosts.nats.configuration import is_loopback
 from lpgcn.runtime.hosts.nats.jwt import (
     Claims,
     CredentialsError,
@@ -54,7 +55,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         try:
             found = msgspec.json.decode(content, type=cls)
             found.check()
-        except (msgspec.DecodeError, CredentialsError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, CredentialsError) as error:
             raise CredentialsError(
                 f"{path} is not a whole credentials file: {error}; copy it again, or ask whoever "
                 "runs the federation for a new one"
@@ -86,11 +87,32 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if not self.urls:
             raise CredentialsError("it has no broker's address")
         for url in self.urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("tls", "nats") or not parts.hostname:
-                raise CredentialsError(f"{url!r} is no address tls://host:port or nats://host:port")
-            if (parts.scheme == "tls") != bool(self.authority):
-                raise CredentialsError("tls:// needs the authority's certificate, nats:// has none")
+            self._check_url(url)
+
+    def at(self, url: str) -> Self:
+        """For another address of the broker, if these credentials are good for it."""
+        moved = msgspec.structs.replace(self, urls=(url,))
+        try:
+            moved._check_url(url)
+        except CredentialsError as error:
+            raise CredentialsError(
+                f"the credentials of {self.name!r} are not for the broker {url!r}: {error}"
+            ) from None
+        return moved
+
+    def _check_url(self, url: str) -> None:
+        scheme, host = _address(url)
+        if (scheme == "tls") != bool(self.authority):
+            raise CredentialsError(
+                f"it is {scheme}://, expected tls:// with an authority's certificate, and nats:// "
+                "without one"
+            )
+        if scheme == "nats" and not is_loopback(host):
+            raise CredentialsError(
+                f"without TLS everybody on the way to {host} reads and changes what is sent, "
+                "expected a loopback address (127.0.0.1, ::1, localhost); ask for credentials of a "
+                "federation that was made without --plain"
+            )
 
     @property
     def _claims(self) -> Claims:
@@ -152,6 +174,20 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("federation", self.federation), ("role", self.role), ("name", self.name)]
+
+
+def _address(url: str) -> tuple[str, str]:
+    """Scheme and host."""
+    try:
+        parts = urlsplit(url)
+        # Looking at the port finds out whether it is one.
+        found = parts.scheme, parts.hostname or "", parts.port
+    except ValueError:
+        found = "", "", None
+    scheme, host, _ = found
+    if scheme not in ("tls", "nats") or not host:
+        raise CredentialsError(f"{url!r} is no address tls://host:port or nats://host:port")
+    return scheme, host
 
 
 def read_private(path: Path, what: str) -> bytes:

@@ -18,6 +18,7 @@ import msgspec
 
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats.credentials import Credentials
+from lpgcn.runtime.hosts.nats.frames import shown
 from lpgcn.runtime.hosts.nats.jwt import (
     CredentialsError,
     Key,
@@ -149,12 +150,16 @@ class EnrolmentDesk:
             request = msgspec.json.decode(data, type=EnrolmentRequest)
             # The key becomes a part of a subject, so that it must be one before all else.
             check_public_key(request.key)
-        except (msgspec.DecodeError, CredentialsError) as error:
-            _log.warning("invitation %s sent a request that cannot be read: %s", invitation, error)
+        except (msgspec.DecodeError, UnicodeDecodeError, CredentialsError) as error:
+            _log.warning(
+                "invitation %s sent a request that cannot be read: %s",
+                shown(invitation),
+                shown(str(error)),
+            )
             return None
         reply = self.answer(request, invitation)
         if reply.refusal:
-            _log.warning("invitation %s was refused: %s", invitation, reply.refusal)
+            _log.warning("invitation %s was refused: %s", shown(invitation), shown(reply.refusal))
         return f"{ENROLLED}.{invitation}.{request.key}", msgspec.json.encode(reply)
 
     def answer(self, request: EnrolmentRequest, invitation: str) -> EnrolmentReply:
@@ -188,7 +193,7 @@ def accept_enrolment(
     """The newcomer's credentials from the answer, which must be about what it asked for."""
     if not reply.token:
         raise EnrolmentError(
-            f"{invitation.federation} did not let {request.name!r} in: {reply.refusal}"
+            f"{invitation.federation} did not let {request.name!r} in: {shown(reply.refusal)}"
         )
     claims = read_token(reply.token)
     found = (claims.name, claims.sub, claims.nats.get("issuer_account"))
@@ -212,18 +217,15 @@ async def enrol(
     invitation: Credentials,
     name: str,
     *,
-    urls: tuple[str, ...] = (),
     key: Key | None = None,
     timeout: float = 20.0,
 ) -> Credentials:
-    """Become the client `name` by an invitation, at its broker or at the one of `urls`.
+    """Become the client `name` by an invitation, at its broker.
 
     With a `key` that was kept, somebody who was stopped in the middle can ask again.
     """
     from lpgcn.runtime.hosts.nats.connection import close
 
-    if urls:
-        invitation = msgspec.structs.replace(invitation, urls=urls)
     key = key or Key.generate(Kind.USER)
     request = request_enrolment(invitation, name, key)
     client = await _connect(invitation)
@@ -252,7 +254,7 @@ async def _ask(
             except NoMessageError:
                 continue
             return msgspec.json.decode(message.data, type=EnrolmentReply)
-    except (Error, OSError, msgspec.DecodeError) as error:
+    except (Error, OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EnrolmentError(
             f"the connection broke before there was an answer: {error!r}; try again"
         ) from error

@@ -1,7 +1,7 @@
 """What travels between the switchboard and its carriers, and how long bodies are cut and joined.
 
-A frame is a tagged msgspec struct in MessagePack. The broker takes 1 MiB at most, so that a longer
-body travels as several parts of one request.
+A frame is a tagged msgspec struct in MessagePack. A broker takes 1 MiB at most unless it is told
+otherwise, as our own is (4 MiB), so that a longer body travels as several parts of one request.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Final
 import msgspec
 
 from lpgcn.errors import LpgcnError
+from lpgcn.protocol.wire.sizes import LARGEST
 
 VERSION: Final = 1
 CHUNK_BYTES: Final = 512 * 1024
-LIMIT_BYTES: Final = 1 << 28
-"""Of one body; no message of the protocol comes near it."""
+LIMIT_BYTES: Final = LARGEST
+"""Of one body: as long as a message of the protocol may be."""
 BEAT_SECONDS: Final = 2.0
 PIECE_BYTES: Final = 1024
 """What a part that waits for the others takes besides its body, generously."""
@@ -26,6 +27,16 @@ _TEXT: Final = 4000
 
 class FrameError(LpgcnError):
     """A frame that cannot be read, or parts that do not fit together."""
+
+
+class OversizedBodyError(FrameError):
+    """A body that is longer than anything that is sent; sending it again would not help."""
+
+    def __init__(self, found: int, limit: int) -> None:
+        super().__init__(
+            f"a message of {found:,} bytes or more, expected at most {limit:,}; train with fewer "
+            "items or smaller vectors (--dim)"
+        )
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -138,8 +149,15 @@ def read_down(data: bytes) -> Down:
         raise FrameError(f"a server's frame of {len(data)} bytes: {error}") from error
 
 
+def check_length(body: bytes) -> None:
+    """Refuse what nobody would accept before any of it is sent."""
+    if len(body) > LIMIT_BYTES:
+        raise OversizedBodyError(len(body), LIMIT_BYTES)
+
+
 def cut(request: int, body: bytes) -> Iterator[bytes]:
     """The frames of a request or an answer, ready to be sent."""
+    check_length(body)
     if len(body) <= CHUNK_BYTES:
         yield encode(Part(request, 0, 1, 0, body))
         return
@@ -165,10 +183,12 @@ class Assembler:
     """Joins parts: in any order, some of them twice, those of several sendings mixed.
 
     What was begun first is forgotten where more than `memory` bytes lie around; whoever waits for
-    it asks again.
+    it asks again. There is room for one body of the longest and for others beside it.
     """
 
-    def __init__(self, *, limit: int = LIMIT_BYTES, memory: int = 2 * LIMIT_BYTES) -> None:
+    def __init__(
+        self, *, limit: int = LIMIT_BYTES, memory: int = LIMIT_BYTES + LIMIT_BYTES // 4
+    ) -> None:
         self._limit, self._memory = limit, memory
         self._begun: dict[tuple[str, int, int, int], dict[int, bytes]] = {}
         self.held = 0
@@ -206,10 +226,7 @@ class Assembler:
                 f"part {part.part} of {part.parts} with {len(part.body)} bytes, from {sender}"
             )
         if (part.parts - 1) * CHUNK_BYTES >= self._limit:
-            raise FrameError(
-                f"a body of {part.parts} parts from {sender}; at most {self._limit} bytes are "
-                "accepted"
-            )
+            raise OversizedBodyError((part.parts - 1) * CHUNK_BYTES + 1, self._limit)
 
     def _make_room(self) -> None:
         while self.held > self._memory:

@@ -78,7 +78,7 @@ class Registry:
                 f"{self.path} is missing; restore it from a copy: without it nobody knows who was "
                 "let in and who was thrown out"
             ) from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CredentialsError(
                 f"{self.path} is damaged: {error}; restore it from a copy: without it nobody knows "
                 "who was let in"

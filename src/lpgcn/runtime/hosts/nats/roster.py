@@ -39,7 +39,7 @@ class Roster:
         if path.exists():
             try:
                 entries = msgspec.json.decode(path.read_bytes(), type=_RosterFile).clients
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise RosterError(f"{path} is not a roster: {error}") from error
             self._indices = {(entry.name, entry.number): entry.index for entry in entries}
         self._taken = set(self._indices.values())

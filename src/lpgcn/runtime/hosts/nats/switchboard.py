@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any, Final
 
+from lpgcn import __version__
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.calls import (
@@ -27,6 +28,7 @@ from lpgcn.runtime.hosts.nats.calls import (
     Presence,
 )
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
+from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
 
 __all__ = ["Events", "Interrupted", "MemberError", "Presence", "Roster", "Switchboard"]
@@ -246,7 +248,11 @@ class Switchboard:
     def _hear(self, subject: str, payload: bytes) -> None:
         try:
             _, name, session, last = subject.split(".")
-        except ValueError:
+            check_name(name)
+            check_name(session)
+        except (ValueError, CredentialsError):
+            # The broker sees to the name alone, and a session is told to the operator, too.
+            _logger.warning("%s: no carrier says anything there", f.shown(subject))
             return
         line = self._lines.get(name)
         known = line is not None and line.session == session
@@ -269,7 +275,7 @@ class Switchboard:
             if call is None or not call.take(subject, frame):
                 self.dropped += 1
         except f.FrameError as error:
-            _logger.warning("%s: %s", subject, error)
+            _logger.warning("%s: %s", f.shown(subject), error)
             if call is not None:
                 call.spoil(subject, error)
 
@@ -328,7 +334,10 @@ class Switchboard:
             self._say(name, session, self._finished)
         elif hello.version != f.VERSION:
             self._refuse(
-                name, session, f"frames of version {hello.version}, expected {f.VERSION}: update"
+                name,
+                session,
+                f"frames of version {hello.version}, of lpgcn {f.shown(hello.software)}, expected "
+                f"{f.VERSION}, of lpgcn {__version__}: update the older one",
             )
         elif hello.session != session or len(numbers) != len(hello.clients) or not numbers:
             self._refuse(name, session, "a hello without clients, or with one of them twice")

@@ -1,0 +1,84 @@
+"""The virtual items of a carrier's users, kept for good.
+
+Runs end, and the next one begins in new folders, with new seeds. Were virtual items drawn anew
+there, whoever sees both lists of one person would know that what they have in common is real. So
+they are remembered, by their ids, in a file that lies beside the credentials and outlives runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from lpgcn.data import DataError, Ids
+from lpgcn.errors import LpgcnError
+from lpgcn.files import write_atomically
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.user import draw_virtual_items
+
+FORMAT: Final = 1
+
+
+class KeptVirtualItemsError(LpgcnError):
+    """A file of virtual items that cannot be read."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    users: dict[str, list[str]]
+    """Ids of items, in the order in which they were first listed."""
+
+
+class KeptVirtualItems:
+    """Reads the file once, and writes it where more was drawn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._users = path, _read(path)
+
+    def remembered(self, user: int | str, about: Profile, ids: Ids) -> Profile:
+        """The profile with this user's virtual items of all runs, those of this one included."""
+        before = self._users.get(str(user), [])
+        known = _indices(before, ids)
+        about = msgspec.structs.replace(about, virtual=_packed(known))
+        drawn = draw_virtual_items(about, about.items("train"))
+        new = drawn[~np.isin(drawn, known)]
+        self._users[str(user)] = [*before, *(str(ids[item]) for item in new.tolist())]
+        return msgspec.structs.replace(about, virtual=_packed([*known, *new.tolist()]))
+
+    def save(self) -> None:
+        """Before anybody is sent a list."""
+        if self._users != _read(self._path):
+            content = msgspec.json.encode(_File(FORMAT, self._users))
+            write_atomically(self._path, content, mode=0o600)
+
+
+def _indices(items: list[str], ids: Ids) -> list[int]:
+    """Of those that are in the catalogue, which may have changed."""
+    found = []
+    for item in items:
+        with suppress(DataError):
+            found.append(ids.index_of(item))
+    return found
+
+
+def _packed(items: list[int]) -> bytes:
+    return np.array(items, dtype="<u4").tobytes()
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    if not path.exists():
+        return {}
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise KeptVirtualItemsError(
+            f"{path} is damaged: {error}; bring it back from a copy. Without it, a server that has "
+            "seen an earlier list can tell what is real on the next"
+        ) from error
+    if found.format != FORMAT:
+        raise KeptVirtualItemsError(f"{path} has format {found.format}, expected {FORMAT}")
+    return found.users

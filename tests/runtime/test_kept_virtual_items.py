@@ -1,0 +1,117 @@
+"""Virtual items over several runs: what two lists of one person have in common tells nothing."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lpgcn.config import Config
+from lpgcn.data import Ids
+from lpgcn.protocol.client.profile import Profile
+from lpgcn.protocol.client.user import draw_virtual_items
+from lpgcn.runtime.runs.carrying import CarryingError, Seeds
+from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems, KeptVirtualItemsError
+
+
+def profile(ids: Ids, real: set[int], *, seed: int, index: int, config: Config) -> Profile:
+    """Of a user with these items, by their ids."""
+    items = np.array(sorted(ids.index_of(item) for item in real), dtype="<u4").tobytes()
+    return Profile(
+        index=index, n_users=9, n_items=len(ids), config=config, seed=0, private_seed=seed,
+        train=items, valid=b"", test=b"", popularity=np.full(len(ids), 0.1).tobytes(),
+    )  # fmt: skip
+
+
+def listed(path: Path, about: Profile, ids: Ids) -> set[int | str]:
+    """The virtual items of a run of its own process, as the client itself draws them."""
+    kept = KeptVirtualItems(path)
+    about = kept.remembered("alice", about, ids)
+    kept.save()
+    drawn = draw_virtual_items(about, about.items("train"))
+    assert len(set(drawn.tolist())) == len(drawn)
+    return {ids[item] for item in drawn.tolist()}
+
+
+runs = st.lists(
+    st.fixed_dictionaries(
+        {
+            "n_items": st.integers(20, 60),
+            "real": st.sets(st.integers(0, 19), min_size=1, max_size=6),
+            "seed": st.integers(0, 2**63 - 1),
+            "index": st.integers(0, 8),
+            "virtual_items": st.sampled_from(["0", "3", "1.0x", "2.0x"]),
+            "virtual_draw": st.sampled_from(["uniform", "popularity"]),
+            "list_sizes": st.sampled_from(["exact", "bucketed"]),
+        }
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+@given(runs)
+def test_who_was_drawn_once_is_listed_as_long_as_there_is_room(
+    history: list[dict[str, Any]],
+) -> None:
+    """Catalogues that change, other seeds, numbers and places in the federation. What is missing in
+    a later list was no longer in the catalogue, became real, or has those before it listed."""
+    with TemporaryDirectory() as folder:
+        path, order = Path(folder) / "alice.virtual-items", list[int]()
+        for run in history:
+            ids = Ids.of(range(run["n_items"]))
+            config = Config(
+                virtual_items=run["virtual_items"], virtual_draw=run["virtual_draw"],
+                list_sizes=run["list_sizes"],
+            )  # fmt: skip
+            about = profile(ids, run["real"], seed=run["seed"], index=run["index"], config=config)
+            virtual = listed(path, about, ids)
+            alone = draw_virtual_items(about, about.items("train"))
+            assert len(virtual) == len(alone)
+            assert not virtual & run["real"]
+            possible = [item for item in order if item not in run["real"] and item < run["n_items"]]
+            assert virtual >= set(possible[: len(virtual)])
+            if not order:
+                assert virtual == {ids[item] for item in alone.tolist()}
+            order = [int(item) for item in stored(path)]
+
+
+def stored(path: Path) -> list[str]:
+    users: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())["users"]
+    return users["alice"]
+
+
+def test_only_their_owner_reads_them_and_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    path, ids = tmp_path / "alice.virtual-items", Ids.of(range(30))
+    config = Config(virtual_items="4")
+    first = listed(path, profile(ids, {1, 2}, seed=1, index=1, config=config), ids)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.stat().st_ino
+    assert listed(path, profile(ids, {1, 2}, seed=2, index=2, config=config), ids) == first
+    assert path.stat().st_ino == before
+    more = Config(virtual_items="6")
+    assert listed(path, profile(ids, {1, 2}, seed=3, index=3, config=more), ids) > first
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format":2,"users":{}}'])
+def test_a_file_that_cannot_be_read_is_not_begun_anew(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "alice.virtual-items"
+    path.write_bytes(content)
+    with pytest.raises(KeptVirtualItemsError, match=r"alice\.virtual-items"):
+        KeptVirtualItems(path)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_with_seeds_is_its_owners(tmp_path: Path) -> None:
+    seeds = Seeds.kept_in(tmp_path, "user 7 of alice")
+    assert Seeds.kept_in(tmp_path, "user 7 of alice") == seeds
+    with pytest.raises(CarryingError, match="the folder of user 7 of alice, not of user 7 of bob"):
+        Seeds.kept_in(tmp_path, "user 7 of bob")
