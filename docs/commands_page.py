@@ -1,4 +1,5 @@
-"""A hook of MkDocs: every command with its own `--help`, in the page that asks for it."""
+"""A hook of MkDocs: every command with its own `--help`, and the fields of configurations, in the
+pages that ask for them."""
 
 from __future__ import annotations
 
@@ -6,14 +7,37 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+import msgspec
 
+import lpgcn
 from lpgcn.cli import main
 
 PLACE = "<!-- every command -->"
+FIELDS = "<!-- fields of {} -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return markdown.replace(PLACE, "\n".join(_pages(main, "lpgcn", None)))
+    if PLACE in markdown:
+        markdown = markdown.replace(PLACE, "\n".join(_pages(main, "lpgcn", None)))
+    for struct in (lpgcn.Config, lpgcn.Source):
+        place = FIELDS.format(struct.__name__)
+        if place in markdown:
+            markdown = markdown.replace(place, "\n".join(_fields(struct)))
+    return markdown
+
+
+def _fields(struct: type[msgspec.Struct]) -> Iterator[str]:
+    """A row of a table for each: its name, its default and what it means."""
+    yield from ("| field | default | meaning |", "|---|---|---|")
+    described = msgspec.inspect.type_info(struct)
+    assert isinstance(described, msgspec.inspect.StructType)
+    for field in described.fields:
+        about = getattr(field.type, "extra_json_schema", None) or {}
+        default = "" if field.required else f"`{field.default!r}`"
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = f"`{field.default_factory()!r}`"
+        meaning = about.get("description", "").replace("|", "\\|")
+        yield f"| `{field.name}` | {default} | {meaning} |"
 
 
 def _pages(command: click.Command, name: str, above: click.Context | None) -> Iterator[str]:

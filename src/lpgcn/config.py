@@ -102,7 +102,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = None
     groups: Annotated[
         int,
-        Meta(ge=1, description="Groups of clients with a pool each, of 2d clients or more."),
+        Meta(ge=1, description="Groups of clients with a pool each; fewer if these are too few."),
     ] = 1
     batch_size: Annotated[
         BatchSize,

@@ -299,6 +299,7 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["train", "demo", "--split-seed", "1"], "DataError", "of a split for 'demo'"),
         (["train", "demo", "--split-seed", "-1"], "SourceError", "split_seed is -1"),
         (["train", "demo", "--resume"], "UsageError", "--resume needs --out"),
+        (["train", "demo", "--workers", "2"], "UsageError", "add --mode federated"),
         (["train", "demo", "--resume", "--out", "nowhere"], "RunFolderError", "has no run"),
         (["train", "demo", "--config", "nowhere.toml"], "ConfigError", "there is no file"),
         (["train", "mine", "--train", "nowhere.csv"], "DataError", "nowhere.csv"),

@@ -74,10 +74,13 @@ def test_people_get_tables_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "4 of them were drawn and counted" in text
     assert "200 ms 2.5 Mbit/s" in text and "200 ms 20 Mbit/s" in text
     assert "50 ms" not in text and "500 ms" not in text
-    assert "100,000 steps" in text and "1,100,000 rounds" in text
+    assert "model and 3 layers of this configuration" in text
+    assert "in 554 steps of its own batch size (our assumption: 277 epochs" in text
+    assert "6,094 rounds" in text
     few = lpgcn(*ASKED, *POOL, "--epochs", "3", "--paper-steps", "2000").stdout
     assert "all of them were counted" in " ".join(few.split())
     assert "2,000 steps" in " ".join(few.split())
+    assert "assumption" not in few
 
 
 def test_without_devices_everybody_takes_part() -> None:

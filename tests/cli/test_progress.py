@@ -11,6 +11,7 @@ from rich.status import Status
 
 from lpgcn.cli import progress
 from lpgcn.config import Config
+from lpgcn.data import load
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
@@ -73,3 +74,28 @@ def test_what_a_federation_takes_is_told_before_it_takes_it(
     )
     assert first.endswith("GB of memory" if free is None else "that are free")
     assert [line.partition(":")[0] for line in more] == (["warning"] if free == 10**9 else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "clients", "said"),
+    [
+        (7, 942, ""),
+        (100, 942, "7 groups instead of 100: each needs 128 clients, and there are 942"),
+        (2, 130, "1 group instead of 2: each needs 128 clients, and there are 130"),
+        (1, 5, ""),
+    ],
+)
+def test_groups_that_would_be_too_small_are_told(asked: int, clients: int, said: str) -> None:
+    config = Config(model="lightgcn", loss="softmax", batch_size="full", groups=asked)
+    assert progress.fewer_groups(config, clients) == said
+
+
+def test_a_run_says_at_its_beginning_that_it_has_fewer_groups(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = Config(model="lightgcn", loss="softmax", batch_size="full", groups=100)
+    run = Run(source=Source(dataset="demo"), config=config, fingerprint="0" * 64)
+    with progress.ProgressDisplay(Path("out")) as display:
+        display.data_read(load("demo"))
+        display.run_began(run, 1, Progress(stopping=EarlyStopping(5)))
+    assert "warning: 7 groups instead of 100" in capsys.readouterr().err

@@ -27,6 +27,8 @@ from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.engines.simulated import Simulated, token_graph
 from lpgcn.runtime.estimation import (
     DRAWN,
+    PAPER_EPOCHS,
+    PAPER_STEPS,
     Estimate,
     EstimationError,
     estimate,
@@ -211,7 +213,7 @@ def test_rounds_are_those_of_the_protocol(
         9 + epochs * found.step.rounds + (validations + 1) * found.measurement.rounds
         + found.upkeep.rounds
     )  # fmt: skip
-    assert found.paper.rounds == 100_000 * found.step.rounds
+    assert found.paper.rounds == found.paper.steps * found.step.rounds
 
 
 @given(st.integers(1, 30), st.integers(1, 30))
@@ -238,11 +240,27 @@ def test_the_paper_s_step_has_the_paper_s_batch_whatever_ours_is() -> None:
     paper, ours = found[2].paper, found[2].training
     assert paper.up_per_step == pytest.approx(sum(up for up, _ in counted) / 4 / 40)
     assert paper.down_per_step == pytest.approx(sum(down for _, down in counted) / 4 / 40)
-    assert paper.up == pytest.approx(100_000 * paper.up_per_step)
-    rounds = ours.rounds / (100_000 * found[2].step.rounds)
+    assert paper.up == pytest.approx(paper.steps * paper.up_per_step)
+    rounds = ours.rounds / (paper.steps * found[2].step.rounds)
     assert found[2].share_of_paper_rounds == pytest.approx(rounds)
     both = (ours.up + ours.down) / (paper.up + paper.down)
     assert found[2].share_of_paper_bytes == pytest.approx(both)
+
+
+def test_the_paper_is_given_the_epochs_that_it_is_given_on_gowalla() -> None:
+    """100,000 steps of 2,048 on Gowalla's 739,706 interactions, and no more anywhere; a small data
+    set has as many epochs, not as many steps."""
+    assert PAPER_EPOCHS == -(-PAPER_STEPS // -(-739_706 // 2048))
+    split = some_users(load("demo"), 300, 0)
+    config = Config().changed(dim=2, layers=1, epochs=1, planner="cover")
+    found = estimated(split, config).paper
+    assert len(split.train.users) > 2 * 2048
+    assert found.steps == PAPER_EPOCHS * -(-len(split.train.users) // 2048)
+    assert (found.is_assumed, found.layers) == (True, 1)
+    plan = planner_for(split, config)(token_graph(split, config))
+    asked = estimate(split, config, plan, paper_steps=PAPER_STEPS).paper
+    assert (asked.steps, asked.is_assumed) == (PAPER_STEPS, False)
+    assert asked.up_per_step == found.up_per_step
 
 
 def test_a_round_waits_for_its_latency_and_its_heaviest_client() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from lpgcn.runtime.estimation import Cost, Estimate, WallTime
+    from lpgcn.runtime.estimation import Cost, Estimate, PaperCost, WallTime
 
 _DAY: Final = 86_400
 
@@ -45,13 +45,26 @@ def _steps(found: Estimate) -> str:
 
 def _paper(found: Estimate) -> str:
     paper = found.paper
+    layers = "layer" if paper.layers == 1 else "layers"
     return (
-        f"The paper's formulation, {paper.steps:,} steps of its own batch size: {paper.rounds:,} "
+        f"The paper's formulation, with model and {paper.layers} {layers} of this configuration, "
+        f"in {paper.steps:,} steps of its own batch size{_assumption(paper)}: {paper.rounds:,} "
         f"rounds; a client has {size(paper.up)} up and {size(paper.down)} down, "
         f"{size(paper.up_per_step)} and {size(paper.down_per_step)} a step. This training has "
         f"{_share(found.share_of_paper_rounds)} of these rounds and "
         f"{_share(found.share_of_paper_bytes)} of these bytes."
     )
+
+
+def _assumption(paper: PaperCost) -> str:
+    from lpgcn.runtime.estimation import PAPER_EPOCHS, PAPER_STEPS
+
+    if not paper.is_assumed:
+        return ""
+    how = f"{PAPER_EPOCHS} epochs, as many as {PAPER_STEPS:,} steps are on Gowalla"
+    if paper.steps == PAPER_STEPS:
+        how = f"{PAPER_STEPS:,} at most"
+    return f" (our assumption: {how}; the paper tells no number, --paper-steps N gives another)"
 
 
 def long_duration(seconds: float) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import click
@@ -83,9 +84,14 @@ class SectionedCommand(click.Command):
 
 
 def field_options(
-    struct: type[msgspec.Struct], section: str, *, without: Container[str] = ()
+    struct: type[msgspec.Struct],
+    section: str,
+    *,
+    without: Container[str] = (),
+    saying: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Decorated], Decorated]:
-    """A decorator that adds an option for every field with a default, but for some.
+    """A decorator that adds an option for every field with a default, but for some; `saying` has
+    descriptions in place of the fields' own.
 
     An option that is not given is None or (), never the default: see `given`.
     """
@@ -98,7 +104,8 @@ def field_options(
 
     def decorate(command: Decorated) -> Decorated:
         for field in reversed(fields):
-            command = click.option(*_names(field), cls=kind, **_option(field))(command)
+            option = _option(field, saying.get(field.name))
+            command = click.option(*_names(field), cls=kind, **option)(command)
         return command
 
     return decorate
@@ -193,7 +200,7 @@ def _names(field: inspect.Field) -> tuple[str, ...]:
     return f"--{field.name.replace('_', '-')}", *_ALSO.get(field.name, ()), field.name
 
 
-def _option(field: inspect.Field) -> dict[str, Any]:
+def _option(field: inspect.Field, said: str | None) -> dict[str, Any]:
     kind, description = field.type, ""
     if isinstance(kind, inspect.Metadata):
         description = (kind.extra_json_schema or {}).get("description", "")
@@ -204,7 +211,7 @@ def _option(field: inspect.Field) -> dict[str, Any]:
     shown = " ".join(str(value) for value in default if value is not None)
     # Click would show its own default, which is that the option was not given.
     default_text = f"  [default: {shown}]" if shown else ""
-    return {"help": description + default_text, **_click_type(kind)}
+    return {"help": (said or description) + default_text, **_click_type(kind)}
 
 
 def _click_type(kind: inspect.Type) -> dict[str, Any]:

@@ -55,7 +55,10 @@ def _message(error: Exception) -> str:
     if not isinstance(error, click.ClickException):
         return str(error)
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
-    return error.format_message() + (f" See `{command} --help`." if command else "")
+    message = error.format_message()
+    if not command:
+        return message
+    return f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See `{command} --help`."
 
 
 def _show_warnings() -> None:

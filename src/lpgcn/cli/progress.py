@@ -11,7 +11,10 @@ from rich.status import Status
 
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.cli.terminal import console, duration, say, size
+from lpgcn.config import Config
 from lpgcn.data import Split
+from lpgcn.model.backbones import is_backbone
+from lpgcn.model.batches import group_count, smallest_group
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.memory import available_memory
@@ -49,6 +52,20 @@ class Pace:
         return True
 
 
+def fewer_groups(config: Config, n_clients: int) -> str:
+    """What becomes of --groups where there are not clients enough for so many; or nothing."""
+    if not config.pooled or not is_backbone(config.model):
+        return ""
+    count = group_count(config, n_clients)
+    if count == config.groups:
+        return ""
+    groups = "1 group" if count == 1 else f"{count:,} groups"
+    return (
+        f"{groups} instead of {config.groups:,}: each needs {smallest_group(config)} clients, and "
+        f"there are {n_clients:,}"
+    )
+
+
 class VerificationDisplay(VerificationObserver):
     """What `lpgcn verify` is at: a line that changes on a terminal, else one now and then."""
 
@@ -77,6 +94,7 @@ class ProgressDisplay(Observer):
         self._out = out
         self.began = False
         """Whether there is something in the folder that can be resumed."""
+        self._clients: int | None = None
         self._stage = ""
         self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
@@ -133,6 +151,7 @@ class ProgressDisplay(Observer):
             say(f"initialising: {_STAGES.get(phase, name)}")
 
     def data_read(self, split: Split) -> None:
+        self._clients = split.n_users
         train, valid, test = (f"{len(part):,}" for part in split.parts.values())
         say(
             f"{split.name}: {split.n_users:,} users, {split.n_items:,} items, {train} interactions "
@@ -143,6 +162,8 @@ class ProgressDisplay(Observer):
         within = f", step {so_far.step}" if so_far.step else ""
         verb = f"continuing after epoch {so_far.epoch}{within}" if so_far.steps else "training"
         say(f"fingerprint {run.fingerprint[:12]}, {verb} in {self._out}")
+        if self._clients is not None and (fewer := fewer_groups(run.config, self._clients)):
+            say(fewer, style="yellow", label="warning")
         if self.began:
             self._bar.remove_task(self._task)
         self.began = True

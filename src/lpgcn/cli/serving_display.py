@@ -82,6 +82,7 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
 
     def gathering(self, present: int, wanted: int, missing: list[int]) -> None:
         """A bar on a terminal; else a line when it has changed by a good part."""
+        self._clients = present
         known = self._roll.carriers(missing) if self.began else {}
         whom = f"waiting for {self._roll.named(missing)}" if known else ""
         if self._console.is_terminal and present < wanted:

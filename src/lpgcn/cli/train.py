@@ -120,6 +120,11 @@ def train(
         source, config = _saved(out, data_asked(dataset, fields), wanted)
     else:
         source, config = source_asked(dataset, fields), configured(wanted)
+    if workers > 1 and config.mode != "federated":
+        raise click.UsageError(
+            f"--workers are processes for a federation's clients, and this run is {config.mode}: "
+            "add --mode federated, or leave it out."
+        )
     out = out or new_name(f"{source.dataset}-{config.model}")
     options = {
         "resume": resume,

@@ -47,7 +47,7 @@ Examples:
     "--all",
     "everything",
     is_flag=True,
-    help="Both models, both suites, without and with virtual items, and other plans.",
+    help="Both LightGCN models, both suites, without and with virtual items, and other plans.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=1, help="Processes for the clients.")
 @click.option(
@@ -59,7 +59,12 @@ Examples:
 @report_option
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without={"mode", "patience", "eval_every"})
+@field_options(
+    Config,
+    "Configuration",
+    without={"mode", "patience", "eval_every"},
+    saying={"model": "What is trained: a backbone."},
+)
 def verify(
     dataset: str | None,
     config_file: Path | None,
@@ -77,8 +82,9 @@ def verify(
     ledger) and federated, for --epochs (2 if not given), and prints for each epoch the loss,
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
     the centralised run. Without --all that is one model, suite, plan and number of virtual items;
-    with it all of them (as many virtual items as real ones), or only those that --model, --suite,
-    --virtual-items and --planner name. A backbone is first asked on its own whether its
+    with it LightGCN and LightGCN+, both suites, three plans, no virtual items and as many as real
+    ones, or only what --model, --suite, --virtual-items and --planner name; other backbones
+    one by one, with --model. A backbone is first asked on its own whether its
     derivatives are those of finite differences, and of autograd if torch is installed, and its rows
     the same alone and in a table. The exit code is 1 if that is
     not so, or if any difference is not zero.

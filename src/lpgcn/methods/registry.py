@@ -108,8 +108,9 @@ def described(name: str) -> Description:
 
 
 def _backbone_summary(name: str) -> str:
-    first = (class_of(name).__doc__ or "").partition("\n")[0]
-    return f"graph convolution, on the whole graph or federated. {first}".rstrip()
+    own = class_of(name)
+    said = vars(own).get("summary") or (own.__doc__ or "").partition("\n")[0].rstrip(".")
+    return f"{said}; on the whole graph or federated" if said else "a backbone of your own"
 
 
 def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from lpgcn.privacy.table import Line, line_of
 from lpgcn.ragged import Int64, Ragged
 
 HOLDER: Final = "anybody with e_u"
-RANKER: Final = "server + 1 client"
+RANKER: Final = "server + 1 client, finished model"
 
 
 def lines(

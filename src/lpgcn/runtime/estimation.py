@@ -38,8 +38,12 @@ from lpgcn.runtime.engines.sampler import Sampler
 
 DRAWN: Final = 4
 """Steps that are drawn of each kind: those with a whole batch, and the last one of an epoch."""
-PAPER_STEPS: Final = 100_000
 PAPER_BATCH_SIZE: Final = 2048
+PAPER_STEPS: Final = 100_000
+"""An assumption, and the most that is assumed: the paper says 1,000 epochs at most, stopped when 50
+of them bring nothing, and not after how many that was."""
+PAPER_EPOCHS: Final = 277
+"""As many as these steps are on Gowalla (739,706 interactions), the last one begun."""
 _SOME_USERS: Final = 1
 """The step under which lpgcn.random draws a part of the users; under 0 it splits their items."""
 _BITS: Final = 8
@@ -67,7 +71,11 @@ class PaperCost(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of a training as the paper formulates it: the same model, lists and plan, and
     batches of the paper's size. Its vectors alone are counted (see `paper_traffic`)."""
 
+    layers: int
+    """Those of the configuration that is estimated, which may not be the paper's."""
     steps: int
+    is_assumed: bool
+    """Whether so many steps are our assumption."""
     rounds: int
     up_per_step: float
     """Mean over the clients."""
@@ -181,9 +189,10 @@ class _Counted:
 
 
 def estimate(
-    split: Split, config: Config, plan: Plan, *, paper_steps: int = PAPER_STEPS
+    split: Split, config: Config, plan: Plan, *, paper_steps: int | None = None
 ) -> Estimate:
-    """A training of everybody in the data set, with this plan."""
+    """A training of everybody in the data set, with this plan. The paper's has `paper_steps`, by
+    default min(PAPER_STEPS, PAPER_EPOCHS·⌈|train| / PAPER_BATCH_SIZE⌉)."""
     sampler = Sampler(split.train, config)
     topology = Topology(sampler.listed_places, plan.owner, seed=config.seed)
     counted, batches = _Counted(topology, config), sampler.batches
@@ -209,7 +218,7 @@ def estimate(
         measurement=_cost(measurement),
         upkeep=_cost(upkeep),
         training=_cost(training),
-        paper=_paper(split, config, topology, step.rounds * paper_steps, paper_steps),
+        paper=_paper(split, config, topology, step.rounds, paper_steps),
     )
 
 
@@ -271,18 +280,23 @@ def _cost(tally: Tally) -> Cost:
     )
 
 
-def _paper(split: Split, config: Config, topology: Topology, rounds: int, steps: int) -> PaperCost:
+def _paper(
+    split: Split, config: Config, topology: Topology, rounds_per_step: int, asked: int | None
+) -> PaperCost:
     """A triple for each sample and the paper's batch size, whatever ours are."""
     settings = config.sampled(PAPER_BATCH_SIZE)
     batches = Sampler(split.train, settings).batches
+    steps = asked or min(PAPER_STEPS, PAPER_EPOCHS * batches.steps)
     drawn = [
         paper_traffic(topology, settings, batches.draw(epoch, 0)).bytes(settings)
         for epoch in range(DRAWN)
     ]
     up, down = (np.mean(drawn, axis=0) / topology.n_clients).tolist()
     return PaperCost(
+        layers=config.layers,
         steps=steps,
-        rounds=rounds,
+        is_assumed=asked is None,
+        rounds=rounds_per_step * steps,
         up_per_step=up,
         down_per_step=down,
         up=up * steps,

@@ -67,6 +67,8 @@ class LayerGradient:
 class Backbone(ABC):
     """A model, with the sizes of one configuration."""
 
+    summary: str = ""
+    """Name, authors and year, for `lpgcn models`; in its place the first line of the docstring."""
     tables: Mapping[str, Table] = WITH_USERS
     aggregation: Literal["symmetric", "mean"] = "symmetric"
     """symmetric: m_n = Σ_j e_j / √(|N_n||N_j|); mean: m_n = Σ_j e_j / |N_n|."""

@@ -18,6 +18,7 @@ from lpgcn.model.weights import Shape, Weights
 class GCN(LastLayer):
     """m^(l) is (Â E^(l))_n, the node itself included."""
 
+    summary = "GCN, with maps and ReLU (Kipf & Welling, 2017)"
     self_loop = True
 
     def weights(self) -> dict[str, Shape]:

@@ -14,8 +14,11 @@ from lpgcn.model.backbones.backbone import BUILT_USERS, Linear
 class LightGCN(Linear):
     """Users and items are parameters."""
 
+    summary = "LightGCN, without maps or nonlinearities (He et al., 2020)"
+
 
 class LightGCNPlus(Linear):
     """Items are parameters, users are built."""
 
+    summary = "LightGCN+, with users built from items (Wu et al.)"
     tables = BUILT_USERS

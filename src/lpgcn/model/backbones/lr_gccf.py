@@ -19,6 +19,7 @@ from lpgcn.model.weights import Shape, Weights
 class LRGCCF(Concatenated):
     """m^(l) is (S E^(l))_n, the node itself included."""
 
+    summary = "LR-GCCF, with maps, no nonlinearity, layers side by side (Chen et al., 2020)"
     self_loop = True
 
     def weights(self) -> dict[str, Shape]:

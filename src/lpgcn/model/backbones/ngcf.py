@@ -25,6 +25,8 @@ SLOPE: Final = 0.2
 class NGCF(Concatenated):
     """W₁ is `sum`, of e + m; W₂ is `product`, of e ⊙ m."""
 
+    summary = "NGCF, with maps of sums and products, LeakyReLU (Wang et al., 2019)"
+
     def weights(self) -> dict[str, Shape]:
         names, shape = ("sum", "product"), (self.dim, self.dim)
         return {f"{name}{number}": shape for number in range(self.layers) for name in names}

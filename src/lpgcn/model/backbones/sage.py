@@ -19,6 +19,7 @@ from lpgcn.model.weights import Shape, Weights
 class GraphSAGE(LastLayer):
     """m^(l) is the mean of the neighbours."""
 
+    summary = "GraphSAGE with means of the neighbours (Hamilton et al., 2017)"
     aggregation = "mean"
 
     def weights(self) -> dict[str, Shape]:

@@ -90,8 +90,9 @@ def read_model(folder: Path) -> tuple[ModelCard, Arrays, Ids, Ids]:
         user_ids, item_ids = Ids(np.array(ids.users)), Ids(np.array(ids.items))
         return card, load_file(folder / _SCORER), user_ids, item_ids
     except FileNotFoundError as error:
+        missing = [name for name in (_CARD, _IDS, _SCORER) if not (folder / name).is_file()]
         raise ModelError(
-            f"{folder} has no finished model ({error}); "
+            f"{folder} has no finished model: {', '.join(missing)} missing; "
             "train one with `lpgcn train`, or finish a run with `--resume`"
         ) from error
     except (msgspec.DecodeError, SafetensorError, KeyError, ValueError) as error:
