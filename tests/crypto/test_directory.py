@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from hashlib import sha256
 
 import pytest
@@ -19,6 +20,7 @@ from lpgcn.crypto import (
     fingerprint,
     proved_key,
 )
+from lpgcn.crypto.directory import spoken
 
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 directories = st.lists(keys, min_size=1, max_size=40, unique=True)
@@ -163,17 +165,23 @@ def test_words_are_those_of_the_article() -> None:
     words = list(PROQUINTS.values())
     for first in range(0, len(words), 4):
         root = b"".join(addresses[first : first + 4]) + bytes(16)
-        assert fingerprint(root) == "-".join(words[first : first + 4])
+        assert spoken(root) == "-".join(words[first : first + 4])
 
 
 @given(keys, st.integers(0, 127))
-def test_words_differ_wherever_the_first_half_of_the_root_does(root: bytes, bit: int) -> None:
-    words = fingerprint(root)
+def test_words_differ_wherever_the_first_half_of_a_digest_does(root: bytes, bit: int) -> None:
+    words = spoken(root)
     assert re.fullmatch("(([bdfghjklmnprstvz][aiou]){2}[bdfghjklmnprstvz]-?){8}", words)
     assert len(words.split("-")) == 8
     flipped = bytearray(root)
     flipped[bit // 8] ^= 1 << bit % 8
-    changed = fingerprint(bytes(flipped)).split("-")
+    changed = spoken(bytes(flipped)).split("-")
     assert [one == other for one, other in zip(words.split("-"), changed, strict=True)].count(
         False
     ) == 1
+
+
+@given(keys, st.integers(1, 2**32 - 2))
+def test_a_fingerprint_is_of_the_number_of_members_too(root: bytes, count: int) -> None:
+    digest = sha256(b"\3" + struct.pack(">I", count) + root).digest()
+    assert fingerprint(root, count) == spoken(digest) != fingerprint(root, count + 1)

@@ -932,6 +932,27 @@ def test_everybody_shows_the_same_words_and_u_c_those_of_the_keys_it_sealed_to(
         federation.initialise()
 
 
+def test_no_directory_has_more_keys_than_there_are_said_to_be_members(
+    federation_of: Make, split_of: Make
+) -> None:
+    """Seven leaves are a tree as deep as six: whose place is beyond the sixth finds it out."""
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    deliver = federation.deliver
+
+    def crowded(client: int, request: bytes) -> bytes:
+        life = federation.clients[client]._life
+        if isinstance(read(request), m.Placement) and not life.standing.root:
+            own = PrivateKey(life.standing.private).public_bytes
+            directory = Directory([*(bytes([0] * 31 + [number]) for number in range(6)), own])
+            request = with_fields(request, root=directory.root, own=directory.entry(own))
+        reply: bytes = deliver(client, request)
+        return reply
+
+    federation.deliver = crowded
+    with pytest.raises(AuthenticationError, match="more keys than the 6 members"):
+        federation.initialise()
+
+
 def test_u_c_refuses_another_directory_than_that_of_the_keys_it_sealed_to(
     federation_of: Make, split_of: Make
 ) -> None:

@@ -524,7 +524,7 @@ def crypto_vectors(sealed: Sealed) -> dict[str, Callable[[], Vector]]:
             Masks([(secret, 1), (other, -1)]).mask(CONTEXT, 3).astype("<u8").tobytes().hex()
         ),
         "directory": lambda: directory(1, 2, 3, 5, 8),
-        "fingerprint": lambda: crypto.fingerprint(DIRECTORY.root),
+        "fingerprint": lambda: crypto.fingerprint(DIRECTORY.root, 5),
         "opened": lambda: OWN.open(bytes.fromhex(sealed["anything"]), b"info").hex(),
     }
 

@@ -17,7 +17,7 @@ from lpgcn.crypto.keys import KEY_BYTES
 
 ROOT_BYTES: Final = 32
 _POSITION_BYTES: Final = 4
-_LEAF, _NODE, _EMPTY = b"\0", b"\1", sha256(b"\2").digest()
+_LEAF, _NODE, _EMPTY, _SHOWN = b"\0", b"\1", sha256(b"\2").digest(), b"\3"
 _CONSONANTS: Final = "bdfghjklmnprstvz"
 _VOWELS: Final = "aiou"
 _WORDS: Final = 8
@@ -88,11 +88,16 @@ def position(entry: bytes) -> int:
     return int.from_bytes(entry[KEY_BYTES : KEY_BYTES + _POSITION_BYTES], "big")
 
 
-def fingerprint(root: bytes) -> str:
+def fingerprint(root: bytes, count: int) -> str:
+    """Of a directory, and of how many keys it is said to have: the root alone tells its depth."""
+    return spoken(sha256(_SHOWN + count.to_bytes(_POSITION_BYTES, "big") + root).digest())
+
+
+def spoken(digest: bytes) -> str:
     """Eight words that can be read aloud (proquints, Wilkerson 2009), of 16 bits each."""
     words = []
     for at in range(0, 2 * _WORDS, 2):
-        bits = int.from_bytes(root[at : at + 2], "big")
+        bits = int.from_bytes(digest[at : at + 2], "big")
         words.append(
             _CONSONANTS[bits >> 12] + _VOWELS[bits >> 10 & 3] + _CONSONANTS[bits >> 6 & 15]
             + _VOWELS[bits >> 4 & 3] + _CONSONANTS[bits & 15]

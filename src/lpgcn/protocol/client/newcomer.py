@@ -203,6 +203,11 @@ class Lister:
         own = PrivateKey(self.standing.private).public_bytes
         if proved_key(message.own, message.root) != own:
             raise AuthenticationError("the directory does not have this client's own key")
+        if position(message.own) >= self.standing.members:
+            raise AuthenticationError(
+                f"the directory has more keys than the {self.standing.members} members that there "
+                "are said to be"
+            )
         return message.root
 
     def _group_peers(self, message: m.Placement) -> bytes:

@@ -185,7 +185,7 @@ class Party(Steps):
     @property
     def fingerprint(self) -> str:
         """Of the directory of public keys that the server gave it, in words."""
-        return fingerprint(self._standing.root)
+        return fingerprint(self._standing.root, self._standing.members)
 
     def tables(self) -> dict[str, Adam]:
         """The parameters that this client holds, by the name of their table."""
