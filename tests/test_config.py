@@ -228,8 +228,9 @@ def test_the_learning_rate_grows_then_falls(warmup: int, total: int) -> None:
     for step in range(total):
         grown = min(1, (step + 1) / (warmup + 1))
         assert constant.learning_rate(step, total) == pytest.approx(0.5 * grown)
-        half_cosine = math.cos(math.pi * step / (2 * total)) ** 2
-        assert config.learning_rate(step, total) == pytest.approx(0.5 * grown * half_cosine)
+        cosine = math.cos(math.pi * step / (2 * total)) ** 2
+        rate = config.learning_rate(step, total)
+        assert rate == pytest.approx(0.5 * grown * cosine, rel=1e-14, abs=0)
 
 
 def test_recall_at_20_is_always_measured() -> None:

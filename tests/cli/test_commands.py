@@ -60,6 +60,16 @@ def test_evaluate_finds_what_the_training_found(demo: Path) -> None:
     assert set(report("evaluate", demo, "--at", "7")["test"]) == {f"{name}@7" for name in METRICS}
 
 
+def test_validation_items_can_be_left_out_of_the_ranking(demo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    given = ("--eval-every", "2", "--at", "5", "--mask", "train+valid", *QUICK)
+    ranked = report("train", "demo", "--out", other, *given)
+    found = report("evaluate", demo, "--mask", "train+valid")
+    assert found["config"]["mask"] == "train+valid"
+    assert found["test"] == ranked["test"] != report("evaluate", demo)["test"]
+    assert report("evaluate", other, "--mask", "train") == report("evaluate", demo)
+
+
 def test_one_run_tells_what_every_length_exponent_would_give(demo: Path, tmp_path: Path) -> None:
     found = report("evaluate", demo, "--length-exponents", "--at", "5")["valid"]
     assert list(found) == ["0", "0.25", "0.5", "0.75", "1"]

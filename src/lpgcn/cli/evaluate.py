@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from lpgcn.cli.terminal import json_option, metrics_table, print_json, show
-from lpgcn.config import EXPONENT_STEP
+from lpgcn.config import EXPONENT_STEP, Mask
 
 if TYPE_CHECKING:
     from lpgcn.data import Split
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Example:
   lpgcn evaluate runs/demo --at 5 --at 20
+  lpgcn evaluate runs/demo --mask train+valid
   lpgcn evaluate runs/demo --length-exponents""",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -36,8 +37,15 @@ Example:
     is_flag=True,
     help="Measure the validation set instead, with items ranked by each length-exponent.",
 )
+@click.option(
+    "--mask",
+    type=click.Choice(get_args(Mask)),
+    help="Items left out of the ranking of the test set; as in the run.",
+)
 @json_option
-def evaluate(folder: Path, at: tuple[int, ...], exponents: bool, as_json: bool) -> None:
+def evaluate(
+    folder: Path, at: tuple[int, ...], exponents: bool, mask: Mask | None, as_json: bool
+) -> None:
     """Measure a trained model at any K.
 
     DIR is the folder of a finished run. Its test set is read again.
@@ -48,9 +56,11 @@ def evaluate(folder: Path, at: tuple[int, ...], exponents: bool, as_json: bool) 
 
     run = RunFolder(folder).describe()
     model = Recommender.load(folder)
+    if mask is not None:
+        model = model.with_mask(mask)
     split = run.source.open()
     cutoffs = sorted(set(at)) or run.config.cutoffs
-    about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": run.config}
+    about = {"dataset": split.name, "fingerprint": split.fingerprint, "config": model.card.config}
     if exponents:
         valid = _by_exponent(model, split, cutoffs)
         columns = {f"p = {p}": values for p, values in valid.items()}

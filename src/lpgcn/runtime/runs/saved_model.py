@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from lpgcn.config import Mask
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.evaluation import (
     Evaluation,
@@ -90,6 +91,11 @@ class Recommender:
                 "backbone, such as lightgcn"
             )
         config = self.card.config.changed(length_exponent=exponent)
+        return replace(self, card=msgspec.structs.replace(self.card, config=config))
+
+    def with_mask(self, mask: Mask) -> Recommender:
+        """The same model, measured on the test set with other items left out of the ranking."""
+        config = self.card.config.changed(mask=mask)
         return replace(self, card=msgspec.structs.replace(self.card, config=config))
 
     def recommend(
