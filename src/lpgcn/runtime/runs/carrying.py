@@ -31,6 +31,7 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import encoding
+from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.ragged import Int64
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
@@ -237,7 +238,7 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, popularity: byt
         private_seed=seeds.private,
         popularity=popularity,
         features=one.features,
-        **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
+        **{name: pack_numbers(items) for name, items in parts.items()},
     )
     return msgspec.msgpack.encode(profile)
 
