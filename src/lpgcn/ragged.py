@@ -119,6 +119,13 @@ class Ragged:
         return np.diff(running[self.offsets])
 
 
+def flags(size: int, chosen: Int64 | Sequence[int]) -> Bits:
+    """So many bits, of which the chosen ones are set."""
+    found = np.zeros(size, dtype=np.bool_)
+    found[chosen] = True
+    return found
+
+
 def starts(lengths: npt.ArrayLike) -> Int64:
     """Where each of several runs of these lengths begins, and where the last one ends."""
     counts = np.asarray(lengths, dtype=np.int64)
