@@ -16,6 +16,7 @@ from lpgcn.report.units import size as size
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lpgcn.runtime.runs.recommendations import Recommendation
     from lpgcn.runtime.runs.run_folder import Summary
     from lpgcn.runtime.traffic import TrafficSummary
 
@@ -86,6 +87,12 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
         unbounded = screen.options.update(max_width=_WIDEST)
         made.width = max(screen.width, Measurement.get(screen, unbounded, made).minimum)
     return Group(Text(title, style="italic"), made) if title else made
+
+
+def ranking_table(found: Sequence[Recommendation], title: str) -> RenderableType:
+    """Items from the best down, with their scores."""
+    rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
+    return table(rows, "rank", "item", "score", title=title)
 
 
 def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:
