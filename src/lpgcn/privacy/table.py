@@ -40,7 +40,6 @@ def line_of(
     guess: Guess,
     popularity: npt.NDArray[np.number] | None = None,
     *,
-    named: Float64 | None = None,
     note: str = "",
 ) -> Line:
     """`popularity` is by candidate id."""
@@ -56,7 +55,6 @@ def line_of(
         users=len(guess.candidates),
         auc=Measured.of(user_auc(guess)),
         f1=Measured.of(user_f1(guess)),
-        named=None if named is None else Measured.of(named),
         caught=Measured.of(caught(guess)),
         popularity_auc=baseline,
         note=note,

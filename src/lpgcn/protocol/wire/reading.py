@@ -13,8 +13,6 @@ import numpy.typing as npt
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.ragged import Bits, Int64, Ragged
 
-UInt8 = npt.NDArray[np.uint8]
-
 RATE: Final = struct.Struct("<d")
 MASKED_BYTES: Final = 8
 NUMBER_BYTES: Final = 4
