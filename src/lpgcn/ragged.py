@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+from lpgcn.array_types import Bits, Int64
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,11 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.plan.graph import TokenGraph
 from lpgcn.plan.local_search import anywhere, improve, repair
 from lpgcn.plan.options import Draw, PartitionerError, Progress
 from lpgcn.plan.parts import Limits, Parts
-from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, integers, permutation
 
 _PROCESS: Final = Path(__file__).with_name("mtkahypar_process.py")

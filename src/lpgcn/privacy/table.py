@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.privacy.measures import Guess, Measured, caught, user_auc, user_f1
 from lpgcn.ragged import Ragged
-
-Float64 = npt.NDArray[np.float64]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.grid import Grid
 from lpgcn.privacy.deployment import Deployment
@@ -29,9 +29,7 @@ from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind, Suite
 from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Int64, flags
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.ragged import flags
 
 
 @dataclass(frozen=True)

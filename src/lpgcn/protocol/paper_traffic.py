@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import Batch, Draw
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.ragged import Int64, flags
+from lpgcn.ragged import flags
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.model.batches import Batch
 from lpgcn.model.sampling import places
 from lpgcn.plan import TokenGraph
-from lpgcn.ragged import Bits, Int64, Ragged, flags
+from lpgcn.ragged import Ragged, flags
 from lpgcn.random import Purpose, words
 
 

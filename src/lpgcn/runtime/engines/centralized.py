@@ -9,6 +9,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Float64, Int64
 from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
@@ -22,7 +23,7 @@ from lpgcn.model.dense import nodes_of
 from lpgcn.model.features import Features
 from lpgcn.model.folding import folding
 from lpgcn.model.initial import initial_tables
-from lpgcn.model.kernels import Float64, Floats
+from lpgcn.model.kernels import Floats
 from lpgcn.model.propagation import (
     Backward,
     Forward,
@@ -33,7 +34,7 @@ from lpgcn.model.propagation import (
 )
 from lpgcn.model.scoring import scoring
 from lpgcn.model.weights import Weights, initial_weights, weight_gradients
-from lpgcn.ragged import Int64, Ragged, flags
+from lpgcn.ragged import Ragged, flags
 from lpgcn.runtime.arrays import packed
 from lpgcn.runtime.engines.engine import (
     Inspector,

@@ -11,10 +11,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import CheckpointError, Checkpoints
 from lpgcn.config import Config
 from lpgcn.protocol.server.server import Line, Planner, Transport, Watch
-from lpgcn.ragged import Int64
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted, MemberError, Presence

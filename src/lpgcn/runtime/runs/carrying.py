@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import SuiteName
 from lpgcn.data import DataError, Ids, Interactions, Split
@@ -32,7 +33,6 @@ from lpgcn.protocol.errors import ReplayedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import encoding
 from lpgcn.protocol.wire.reading import pack_numbers
-from lpgcn.ragged import Int64
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About
