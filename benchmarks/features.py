@@ -12,15 +12,13 @@ import os
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.model.initial import embedding_rows
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.weights import MAPS, initial_weights
 from lpgcn.random import Purpose
-
-Float64 = npt.NDArray[np.float64]
 
 
 def lines(name: str) -> list[list[str]]:

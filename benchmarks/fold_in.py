@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config, read_config
 from lpgcn.data import Ids, Interactions, Split, load
 from lpgcn.evaluation import Vectors, user_metrics
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, permutation
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs.saved_model import Recommender

@@ -17,7 +17,7 @@ import lpgcn
 HOUSE = Path(lpgcn.__file__).parent
 
 FLOORS = [
-    {"errors"},
+    {"errors", "array_types"},
     {"random", "ragged", "files"},
     {"checkpoints", "terms"},
     {"fixed_point"},

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpgcn.ragged import Ragged, starts
+from lpgcn.ragged import Ragged, flags, starts
 
 ROWS = st.lists(st.lists(st.integers(-5, 99), max_size=6), max_size=8)
 
@@ -67,3 +67,10 @@ def test_ranks_count_within_every_row(rows: list[list[int]]) -> None:
     assert len(whole) == 1 and whole[0].tolist() == ragged.values.tolist()
     each = Ragged.identity(len(rows))
     assert [each[row].tolist() for row in range(len(rows))] == [[row] for row in range(len(rows))]
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_flags_are_set_where_they_are_chosen(chosen: list[int]) -> None:
+    expected = [number in chosen for number in range(10)]
+    assert flags(10, chosen).tolist() == expected
+    assert flags(10, np.array(chosen, dtype=np.int64)).tolist() == expected

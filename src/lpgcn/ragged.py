@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
+from lpgcn.array_types import Bits, Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +116,13 @@ class Ragged:
         running = np.zeros(len(numbers) + 1, dtype=np.int64)
         np.cumsum(numbers, out=running[1:])
         return np.diff(running[self.offsets])
+
+
+def flags(size: int, chosen: Int64 | Sequence[int]) -> Bits:
+    """So many bits, of which the chosen ones are set."""
+    found = np.zeros(size, dtype=np.bool_)
+    found[chosen] = True
+    return found
 
 
 def starts(lengths: npt.ArrayLike) -> Int64:

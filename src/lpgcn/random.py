@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64, UInt64
+
 UInt32 = npt.NDArray[np.uint32]
-UInt64 = npt.NDArray[np.uint64]
-Int64 = npt.NDArray[np.int64]
 Entities = npt.ArrayLike
 
 _MULTIPLIER_0: Final = 0xD2511F53

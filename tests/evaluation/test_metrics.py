@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.evaluation import (
     METRICS,
     Evaluation,
@@ -22,7 +23,7 @@ from lpgcn.evaluation import (
     top_items,
 )
 from lpgcn.evaluation.compiled import CompiledRanker
-from lpgcn.model.kernels import Bits, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 

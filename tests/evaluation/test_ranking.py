@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.evaluation import EvaluationError, PlainRanker, Ranker, plain, top_items
 from lpgcn.evaluation.compiled import PANEL, CompiledRanker
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged

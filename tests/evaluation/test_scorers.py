@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.evaluation import EvaluationError, PlainRanker, Ranker, Scorer, best_items
 from lpgcn.evaluation.compiled import CompiledRanker
 from lpgcn.evaluation.scorers import (
@@ -17,7 +18,7 @@ from lpgcn.evaluation.scorers import (
     restored,
 )
 from lpgcn.evaluation.scorers.scorer import blocks
-from lpgcn.model.kernels import Float64, Floats
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.methods.clustering import spherical_k_means
-from lpgcn.model.kernels import Float64, Int64
 from lpgcn.random import Purpose
 
 WHICH = np.random.default_rng(2).integers(0, 4, 200)

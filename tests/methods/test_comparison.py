@@ -22,7 +22,6 @@ from lpgcn.methods.comparison.results import (
     read_outcomes,
     rows,
 )
-from lpgcn.methods.comparison.running import source_flags
 from lpgcn.methods.comparison.search import candidates, chosen
 from lpgcn.methods.method import MethodError
 from lpgcn.report.comparison_tables import latex, markdown
@@ -282,13 +281,6 @@ def test_the_search_is_the_papers_grid_and_looks_at_validation_only() -> None:
     assert len(set(folders)) == len(folders) == 2 * 5
     good, better = outcome("a", 0.2), outcome("b", 0.4)
     assert chosen([good, better], "recall@20") == better.entry
-
-
-def test_a_source_survives_its_flags() -> None:
-    source = Source(dataset="x", train="/a b.csv", ratio=(0.5, 0.25, 0.25), user_column="who")
-    assert source_flags(source) == [
-        "x", "--train", "/a b.csv", "--user-column", "who", "--ratio", "0.5", "0.25", "0.25",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("metric", ["recal@20", "recall", "recall@0"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Interactions
 from lpgcn.errors import LpgcnError
 from lpgcn.methods import ease
 from lpgcn.methods.ease import Ease, NotEnoughMemoryError, check_memory, sweep
 from lpgcn.methods.products import subtract_product
-from lpgcn.model.kernels import Float64
 from lpgcn.model.kernels.threads import Threads
 
 TRAIN = Interactions.from_pairs(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.fedpergnn import (
@@ -17,7 +18,6 @@ from lpgcn.methods.fedpergnn import (
     pseudo_gradients,
 )
 from lpgcn.model.batches import Batch
-from lpgcn.model.kernels import Float64
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, normal, uniform
 from lpgcn.runtime.engines.engine import Tables

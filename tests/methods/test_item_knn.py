@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation.scorers import SparseSimilarity
 from lpgcn.methods.item_knn import ItemKnn, ItemKnnOptions
-from lpgcn.model.kernels import Float64
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.runtime.runs.source import Source
 

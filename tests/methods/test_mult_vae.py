@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.mult_vae import MultVae, MultVaeOptions
-from lpgcn.model.kernels import Float64
 from lpgcn.random import Purpose, normal, permutation, uniform
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.machine import Machine

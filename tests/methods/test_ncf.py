@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.ncf import NeuralFiltering
 from lpgcn.methods.traffic import SUMMED_BYTES
 from lpgcn.model.batches import Batch
-from lpgcn.model.kernels import Float64, Int64
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.sampler import Sampler
 from lpgcn.runtime.machine import Machine

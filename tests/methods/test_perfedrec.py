@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.clustering import moved, spherical_k_means
 from lpgcn.methods.perfedrec import PerFedRec, PerFedRecOptions
 from lpgcn.model.batches import Batch
-from lpgcn.model.kernels import Float64
 from lpgcn.random import Purpose, normal
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.sampler import Sampler

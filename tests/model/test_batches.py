@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.batches import (
     SMALLEST_GROUP,
@@ -26,7 +27,7 @@ from lpgcn.model.batches import (
 )
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.losses.softmax import Softmax
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers
 
 SEED = st.integers(0, 2**63 - 1)

@@ -8,10 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.privacy.deployment import Deployment, deploy
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 N_USERS, N_ITEMS, TASTES = 48, 60, 4
 

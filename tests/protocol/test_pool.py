@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.crypto import entry_bytes
 from lpgcn.data import Split
@@ -39,7 +40,6 @@ from lpgcn.runtime.engines.engine import Tables
 
 Make = Callable[..., Any]
 Check = Callable[[Tables, Tables], None]
-Int64 = npt.NDArray[np.int64]
 Bad = Iterable[tuple[str, dict[str, bytes]]]
 N_USERS, N_ITEMS = 10, 24
 TRAIN = sorted(

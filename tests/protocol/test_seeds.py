@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import PlainRanker
@@ -44,7 +45,6 @@ from lpgcn.runtime.hosts.one_process import profiles
 from lpgcn.runtime.machine import Machine
 
 Make = Callable[..., Any]
-Int64 = npt.NDArray[np.int64]
 CONFIG = Config(dim=3, layers=2, lr=0.05, batch_size=7, virtual_items="2", seed=5)
 N_USERS, N_ITEMS = 5, 11
 TRAIN = [(user, item) for user in range(N_USERS) for item in range(8) if (3 * user + item) % 4 < 2]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import CheckpointError, InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split, load
@@ -34,7 +35,7 @@ from lpgcn.model.sampling import (
     union,
     virtual_items,
 )
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.centralized import Centralized, Sampler
 from lpgcn.runtime.engines.engine import Tables

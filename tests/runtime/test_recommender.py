@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import DataError, Ids, Interactions
 from lpgcn.evaluation import Vectors
 from lpgcn.evaluation.scorers.scorer import blocks
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.runtime.runs import recommendations
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, ModelError, Recommender
 

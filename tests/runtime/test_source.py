@@ -70,3 +70,10 @@ def test_ready_made_splits_have_no_seed(name: str) -> None:
 def test_options_that_do_not_go_together(options: dict[str, object], message: str) -> None:
     with pytest.raises((SourceError, ConfigError), match=message):
         Source(dataset="ml-100k", **options)  # type: ignore[arg-type]
+
+
+def test_a_source_survives_its_flags() -> None:
+    source = Source(dataset="x", train="/a b.csv", ratio=(0.5, 0.25, 0.25), user_column="who")
+    assert source.flags() == [
+        "x", "--train", "/a b.csv", "--user-column", "who", "--ratio", "0.5", "0.25", "0.25",
+    ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, field_options, given, source_asked
+from lpgcn.cli.options import Names, SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.report import check_report, report_option, write_report
 from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
@@ -27,19 +27,6 @@ _WANTED = ("epochs", "patience", "eval_every", "at", "mask", "dim", "lr", "batch
 
 class CompareError(LpgcnError):
     """A comparison that cannot be made as it was asked for."""
-
-
-class Names(click.ParamType[tuple[str, ...]]):
-    """Several, with commas between them."""
-
-    name = "A,B,…"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(part.strip() for part in str(value).split(",") if part.strip())
 
 
 @click.command(

@@ -17,7 +17,7 @@ from lpgcn.cli.options import (
     virtual_items_option,
 )
 from lpgcn.cli.serve import log_json_option
-from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.cli.terminal import json_option, print_json, ranking_table, say, show
 from lpgcn.config import SuiteName
 from lpgcn.errors import LpgcnError
 from lpgcn.files import held
@@ -125,6 +125,5 @@ def _show(vehicle: Vehicle, text: str, user: str, k: int, state: Path, as_json: 
         fingerprints = sorted(vehicle.fingerprints())
         print_json({"user": user, "items": found, "fingerprints": fingerprints, "text": text})
         return
-    rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
-    show(table(rows, "rank", "item", "score", title=f"For {user}, ranked on this device"))
+    show(ranking_table(found, f"For {user}, ranked on this device"))
     show(f"Again, offline: lpgcn recommend {state}")

@@ -28,6 +28,19 @@ class FieldOption(click.Option):
     section = ""
 
 
+class Names(click.ParamType[tuple[str, ...]]):
+    """Several, with commas between them."""
+
+    name = "A,B,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+
+
 class NumberOrWord(click.ParamType[int | str]):
     """A whole number, or one of some words."""
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lpgcn.cli.options import overwrite_option
-from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
+from lpgcn.cli.options import Names, overwrite_option
+from lpgcn.cli.terminal import console, json_option, print_json, ranking_table, say, show
 
 if TYPE_CHECKING:
     from lpgcn.runtime.runs.recommendation_files import FileFormat, Sink
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
 USERS_AT_ONCE: Final = 4096
 _FORMATS: Final = ("csv", "jsonl", "parquet")
-
-
-class Ids(click.ParamType[tuple[str, ...]]):
-    """Ids with commas between them."""
-
-    name = "ids"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(one.strip() for one in str(value).split(",") if one.strip())
 
 
 @click.command(
@@ -44,12 +33,16 @@ Examples:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--user", help="The user's id, as in the data set, if the model has several.")
 @click.option(
-    "--items", "history", type=Ids(), help="The items of a user whom the model does not know."
+    "--items",
+    "history",
+    type=Names(),
+    metavar="IDS",
+    help="The items of a user whom the model does not know.",
 )
 @click.option("--all", "everybody", is_flag=True, help="Recommend to every user.")
 @click.option("-k", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--only", type=Ids(), help="Rank these items only.")
-@click.option("--exclude", type=Ids(), default=(), help="Never these items.")
+@click.option("--only", type=Names(), metavar="IDS", help="Rank these items only.")
+@click.option("--exclude", type=Names(), metavar="IDS", default=(), help="Never these items.")
 @click.option("--keep-seen", is_flag=True, help="Also items that the user has in training.")
 @click.option(
     "--format",
@@ -112,8 +105,7 @@ def _show(found: list[Recommendation], whom: str, about: dict[str, Any], *, as_j
     if as_json:
         print_json({**about, "items": found})
         return
-    rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
-    show(table(rows, "rank", "item", "score", title=f"For {whom}"))
+    show(ranking_table(found, f"For {whom}"))
 
 
 def _check(out: Path | None, kind: FileFormat, *, overwrite: bool, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from lpgcn.report.units import size as size
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lpgcn.runtime.runs.recommendations import Recommendation
     from lpgcn.runtime.runs.run_folder import Summary
     from lpgcn.runtime.traffic import TrafficSummary
 
@@ -92,6 +93,12 @@ def table(rows: Sequence[Sequence[str]], *headers: str, title: str = "") -> Rend
 def _harmless(cell: str) -> str:
     """Without what steers a terminal: items are called what somebody else calls them."""
     return "".join(letter for letter in cell if letter.isprintable() or letter == "\n")
+
+
+def ranking_table(found: Sequence[Recommendation], title: str) -> RenderableType:
+    """Items from the best down, with their scores."""
+    rows = [(f"{rank}", f"{one.item}", f"{one.score:.4f}") for rank, one in enumerate(found, 1)]
+    return table(rows, "rank", "item", "score", title=title)
 
 
 def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -> RenderableType:

@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.ids import Ids
 from lpgcn.data.interactions import Interactions
 from lpgcn.data.rows import Rows
 from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting, in_k_core, only, ratio_split
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 
 def assembled(name: str, rows: Mapping[str, Rows], splitting: Splitting) -> Split:

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.ids import Ids
@@ -24,7 +25,6 @@ from lpgcn.data.parquet import read_columns
 from lpgcn.data.rows import Column
 from lpgcn.data.split import Split
 
-Float64 = npt.NDArray[np.float64]
 Values = npt.NDArray[Any]
 IDS: Final = "ids"
 FEATURES: Final = "features"

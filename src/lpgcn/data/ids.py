@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.data.errors import DataError
 
-Int64 = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 """Whole numbers (int64) or strings."""
 

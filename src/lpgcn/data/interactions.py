@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.array_types import Int64
+from lpgcn.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)

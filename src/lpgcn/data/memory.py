@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.data.assembly import assembled
 from lpgcn.data.errors import DataError
 from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell, check_not_empty
 from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting
 
-Float64 = npt.NDArray[np.float64]
 Values = npt.NDArray[Any]
 
 

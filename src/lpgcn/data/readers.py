@@ -27,14 +27,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.parquet import read_parquet
 from lpgcn.data.records import read_records
 from lpgcn.data.rows import Column, Columns, Rows, check_not_empty
-
-Int64 = npt.NDArray[np.int64]
 
 _NOT_A_NUMBER: Final = re.compile(rb"[^0-9 \t\n]|[0-9]{19}")
 _RATINGS: Final = re.compile(rb"\d+::\d+::\d+(\.\d+)?::\d+\s*(\n|$)")

@@ -11,12 +11,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
-
 
 _IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 

@@ -13,14 +13,12 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.config import SplitName
 from lpgcn.data.errors import DataError
 from lpgcn.data.interactions import Interactions
 from lpgcn.random import Purpose, words
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
-Bits = npt.NDArray[np.bool_]
 Ratio = tuple[float, float, float]
 Parts = tuple[Interactions, Interactions, Interactions]
 

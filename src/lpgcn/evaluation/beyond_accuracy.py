@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.evaluation.errors import EvaluationError
-from lpgcn.model.kernels import Int64
 
 BEYOND_ACCURACY: Final = ("coverage", "gini", "novelty", "popularity")
 

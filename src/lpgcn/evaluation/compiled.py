@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged

@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Bits, Float64, Int64, UInt64
 from lpgcn.evaluation.errors import EvaluationError
 from lpgcn.evaluation.ranking import PLAIN, Ranker, best_items
 from lpgcn.evaluation.scorers import Scorer
-from lpgcn.model.kernels import Bits, Float64, Int64
 from lpgcn.ragged import Ragged
-
-UInt64 = npt.NDArray[np.uint64]
 
 METRICS: Final = ("recall", "ndcg", "precision", "hitrate", "mrr", "map")
 

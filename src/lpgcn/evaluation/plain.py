@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.ragged import Ragged
 

@@ -18,11 +18,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.evaluation.errors import EvaluationError
 from lpgcn.evaluation.plain import PlainRanker
 from lpgcn.evaluation.scorers import Scorer, Vectors
 from lpgcn.evaluation.scorers.scorer import blocks
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam, Gradient, restore_states, states
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, bits
 from lpgcn.runtime.engines.engine import Tables

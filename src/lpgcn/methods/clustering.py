@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.model.kernels import Float64, Int64
+from lpgcn.array_types import Float64, Int64
 from lpgcn.random import Purpose, uniform
 
 ROUNDS: Final = 10

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from lpgcn.array_types import Float64
 from lpgcn.errors import LpgcnError
 from lpgcn.model.backbones import Backbone
 from lpgcn.model.backbones.checking import Trial
-from lpgcn.model.kernels import Float64, Kernels
+from lpgcn.model.kernels import Kernels
 from lpgcn.model.weights import Weights
 
 if TYPE_CHECKING:

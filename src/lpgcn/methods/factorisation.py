@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Scorer, Vectors
@@ -27,7 +28,7 @@ from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.grid import Grid
 from lpgcn.model.initial import embedding_rows
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables

@@ -24,12 +24,13 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import Meta
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.methods.factorisation import Factorisation
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
-from lpgcn.model.kernels import Floats, Int64, Integers
+from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.propagation import Nodes
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Tables

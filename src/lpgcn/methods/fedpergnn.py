@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 from msgspec import Meta
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Vectors
@@ -34,7 +35,7 @@ from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.batches import Batch
 from lpgcn.model.initial import embedding_rows
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, normal, uniform
 from lpgcn.runtime.engines.engine import Tables

@@ -22,12 +22,12 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation.scorers import SparseSimilarity
 from lpgcn.methods.computed import Computed
 from lpgcn.methods.method import IN_ONE_GO, Method
-from lpgcn.model.kernels import Float64
 from lpgcn.model.kernels.threads import Threads
 from lpgcn.ragged import Ragged
 from lpgcn.runtime.machine import Machine

@@ -20,13 +20,14 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Vectors
 from lpgcn.methods.autograd import Parameters, weighted_sums, xavier
 from lpgcn.methods.method import LEARNING, Losses, Method
 from lpgcn.methods.traffic import RoundTraffic
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, normal, permutation, uniform
 from lpgcn.runtime.engines.engine import Tables

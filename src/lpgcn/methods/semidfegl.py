@@ -29,6 +29,7 @@ import numpy as np
 from msgspec import Meta
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.evaluation.scorers import ClusteredVectors
@@ -38,9 +39,8 @@ from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.batches import Batch, UserBatches
-from lpgcn.model.kernels import Float64
 from lpgcn.model.propagation import Backward, Forward, Nodes, exchanged, finished
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.objectives import Touched, Turning, of_pairs

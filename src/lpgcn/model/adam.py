@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.model.kernels import BETA1, BETA2, Float64, Floats, Int64, Integers, Kernels
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import BETA1, BETA2, Floats, Integers, Kernels
 
 STATE: Final = ("parameter", "mean", "square", "steps", "kept")
 """What an Adam consists of, each with one entry for every row."""

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
-from lpgcn.model.kernels import Float64
 from lpgcn.model.sampling import batch_users, listing_keys, negative_places
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, permutation
 
 SMALLEST_GROUP: Final = 32

@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, uniform
-
-Float64 = npt.NDArray[np.float64]
 
 COMPANIONS: Final = 150
 """Kept for each item."""

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import Linear, backbone_of
 from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid
-from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
+from lpgcn.model.kernels import Floats, Integers, Kernels
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.propagation import Backward, Forward, Nodes
 from lpgcn.model.weights import Sums, Weights

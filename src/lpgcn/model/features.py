@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.errors import LpgcnError
-from lpgcn.model.kernels import Float64
 from lpgcn.model.weights import MAPS, Weights
 
 _NUMBER: Final = np.dtype("<f8")

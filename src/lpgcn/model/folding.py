@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.propagation import Forward
 
 

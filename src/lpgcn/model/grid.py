@@ -21,9 +21,10 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import BatchSize, Dtype
 from lpgcn.errors import LpgcnError
-from lpgcn.model.kernels import Float64, Floats, Int64, Integers, Kernels
+from lpgcn.model.kernels import Floats, Integers, Kernels
 
 _FORWARD_EXPONENT = 24
 _BACKWARD_EXPONENT = 25

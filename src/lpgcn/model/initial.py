@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import Table
 from lpgcn.model.kernels import Floats, Kernels
-from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, bits
 
 

@@ -20,12 +20,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import Linear, backbone_of
 from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid, largest_magnitude
-from lpgcn.model.kernels import Bits, Float64, Floats, Int64, Integers, Kernels
+from lpgcn.model.kernels import Floats, Integers, Kernels
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.weights import Sums, Weights, WeightSums, gradient_grid
 from lpgcn.ragged import Ragged

@@ -18,10 +18,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config, ListSizes, VirtualDraw
 from lpgcn.errors import LpgcnError
 from lpgcn.model.cooccurrence import read_cooccurrence
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, permutation, uniform
 
 Popularity = npt.NDArray[np.float64]

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.config import EXPONENT_STEP
-from lpgcn.model.kernels import Float64, Floats, Kernels
+from lpgcn.model.kernels import Floats, Kernels
 
 _ROWS_AT_ONCE: Final = 1 << 11
 """A device has a catalogue in memory, but not several in float64."""

@@ -16,10 +16,11 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam, Gradient
 from lpgcn.model.grid import Grid, GridError
-from lpgcn.model.kernels import LARGEST_PART, Float64, Floats, Int64, Kernels
+from lpgcn.model.kernels import LARGEST_PART, Floats, Kernels
 from lpgcn.random import Purpose, bits
 
 Shape = tuple[int, int]

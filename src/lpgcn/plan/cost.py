@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.plan.graph import Plan, TokenGraph
-from lpgcn.ragged import Int64
 
 KILOBYTE = 1000
 """The paper's unit: with 1000 bytes its formula gives its own 19.8 KB (Gowalla) and 22.0 KB

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.options import Draw, ImpossibleLimitError, PlanError
-from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, integers, permutation
-
-Mask = npt.NDArray[np.bool_]
 
 
 def cover(
@@ -51,7 +48,7 @@ def candidate_clients(
     *,
     never_convolve: AbstractSet[int] = frozenset(),
     n_candidates: int | None = None,
-) -> Mask:
+) -> Bits:
     """Ū as a mask over clients: the smallest cover found, widened to `n_candidates` (line 2)."""
     allowed = allowed_clients(graph, never_convolve)
     chosen, uncovered = smallest_cover(graph, seed, allowed)
@@ -74,7 +71,7 @@ def candidate_clients(
     return chosen
 
 
-def smallest_cover(graph: TokenGraph, seed: int, allowed: Int64) -> tuple[Mask, list[int]]:
+def smallest_cover(graph: TokenGraph, seed: int, allowed: Int64) -> tuple[Bits, list[int]]:
     """Greedy set cover: again and again the client that lists the most tokens not yet covered.
 
     Ties fall to the client that is last in a random order. Clients whose tokens later choices cover
@@ -99,7 +96,7 @@ def smallest_cover(graph: TokenGraph, seed: int, allowed: Int64) -> tuple[Mask, 
     return _without_redundant(graph, chosen), first_tokens
 
 
-def _without_redundant(graph: TokenGraph, chosen: Mask) -> Mask:
+def _without_redundant(graph: TokenGraph, chosen: Bits) -> Bits:
     """The cover without clients that it does not need, those with the fewest tokens tried first."""
     times = np.bincount(graph.tokens[chosen[graph.clients]], minlength=graph.n_tokens)
     needed = chosen.copy()
@@ -110,7 +107,7 @@ def _without_redundant(graph: TokenGraph, chosen: Mask) -> Mask:
     return needed
 
 
-def random_owners(graph: TokenGraph, candidates: Mask, seed: int) -> Int64:
+def random_owners(graph: TokenGraph, candidates: Bits, seed: int) -> Int64:
     """ũ_i drawn from Ū ∩ (U_i ∪ U'_i) for every token, or from Ū if that is empty (line 4)."""
     choices = graph.by_token.where(candidates[graph.by_token.values])
     tokens = np.arange(graph.n_tokens)

@@ -12,8 +12,9 @@ from typing import Self
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.errors import LpgcnError
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 class TokenGraphError(LpgcnError):

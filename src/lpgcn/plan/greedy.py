@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpgcn.plan.cover import Mask
+from lpgcn.array_types import Bits, Int64
 from lpgcn.plan.graph import TokenGraph
 from lpgcn.plan.local_search import improve, repair
 from lpgcn.plan.parts import Limits, Parts
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
-def fitted(graph: TokenGraph, owner: Int64, chosen: Mask, limits: Limits) -> Int64:
+def fitted(graph: TokenGraph, owner: Int64, chosen: Bits, limits: Limits) -> Int64:
     """The owners after as few moves as it takes to keep the limits, or to come near them."""
     parts, candidates = _parts_of_clients(graph, owner, chosen)
     repair(parts, limits, candidates)
     return np.flatnonzero(chosen)[parts.part_of]
 
 
-def greedy(graph: TokenGraph, owner: Int64, chosen: Mask, limits: Limits) -> Int64:
+def greedy(graph: TokenGraph, owner: Int64, chosen: Bits, limits: Limits) -> Int64:
     """Owners among the chosen clients, every token's among those that list it if there are any.
 
     `owner` is where tokens start that no chosen client lists.
@@ -35,7 +35,7 @@ def greedy(graph: TokenGraph, owner: Int64, chosen: Mask, limits: Limits) -> Int
     return np.flatnonzero(chosen)[parts.part_of]
 
 
-def _longest_list(graph: TokenGraph, owner: Int64, chosen: Mask) -> Int64:
+def _longest_list(graph: TokenGraph, owner: Int64, chosen: Bits) -> Int64:
     """For every token the chosen client with the longest list that it is on; else its `owner`."""
     choices = graph.by_token.where(chosen[graph.by_token.values])
     listed = choices.lengths > 0
@@ -47,7 +47,7 @@ def _longest_list(graph: TokenGraph, owner: Int64, chosen: Mask) -> Int64:
     return result
 
 
-def _parts_of_clients(graph: TokenGraph, owner: Int64, chosen: Mask) -> tuple[Parts, Ragged]:
+def _parts_of_clients(graph: TokenGraph, owner: Int64, chosen: Bits) -> tuple[Parts, Ragged]:
     """One part per chosen client; a token may go to those that list it, anywhere if none does."""
     choices = graph.by_token.where(chosen[graph.by_token.values])
     part_of_client = np.cumsum(chosen) - 1

@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.plan.parts import Limits, Parts
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 _SWEEPS: Final = 12
 _WORTHWHILE: Final = 0.001

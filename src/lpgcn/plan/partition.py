@@ -14,7 +14,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from math import ceil, log
@@ -23,15 +22,12 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.plan.graph import TokenGraph
 from lpgcn.plan.local_search import anywhere, improve, repair
 from lpgcn.plan.options import Draw, PartitionerError, Progress
 from lpgcn.plan.parts import Limits, Parts
-from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, integers, permutation
-
-Split = Callable[[TokenGraph, Int64, int, int], Int64]
-"""(graph, weights of its tokens, number of parts, seed) -> part of every token."""
 
 _PROCESS: Final = Path(__file__).with_name("mtkahypar_process.py")
 _IMBALANCE: Final = 0.03
@@ -55,13 +51,11 @@ def partition(
     most_parts: int,
     seed: int,
     progress: Progress,
-    split: Split | None = None,
 ) -> Int64:
     """The part of every token, in at most `most_parts` parts; in limits if the search found how.
 
     Several numbers of parts are tried at once, each in a process of its own.
     """
-    split = split or mtkahypar
     clients = int(np.count_nonzero(graph.listed.lengths))
     if limits.max_load >= clients and limits.max_items >= graph.n_tokens:
         return np.zeros(graph.n_tokens, np.int64)
@@ -70,30 +64,27 @@ def partition(
         return min(most_parts, _parts_for(graph, clients, limits, exponent, filling))
 
     progress("partitioning a sample of the clients", 0.0)
-    first = split(_sample(graph, seed), graph.degrees, n_parts(_EXPONENT, _FILLINGS[0]), seed)
+    first = mtkahypar(_sample(graph, seed), graph.degrees, n_parts(_EXPONENT, _FILLINGS[0]), seed)
     scout = refined(graph, first, limits, most_parts)
     weights = shares(graph, scout.part_of)
     exponent = _exponent(scout, clients)
     sizes = sorted({n_parts(exponent, filling) for filling in _FILLINGS})
     progress(f"partitioning into {' and '.join(map(str, sizes))} parts", 0.15)
     with ThreadPoolExecutor(len(sizes)) as pool:
-        found = list(pool.map(lambda size: split(graph, weights, size, seed), sizes))
+        found = list(pool.map(lambda size: mtkahypar(graph, weights, size, seed), sizes))
     progress("moving tokens", 0.8)
     plans = [scout, *(refined(graph, part_of, limits, most_parts) for part_of in found)]
     return min(plans, key=lambda parts: (parts.over(limits).size, parts.neighbours())).part_of
 
 
-def balanced(
-    graph: TokenGraph, n_parts: int, max_items: int, seed: int, split: Split | None = None
-) -> Int64:
+def balanced(graph: TokenGraph, n_parts: int, max_items: int, seed: int) -> Int64:
     """The part of every token, in `n_parts` parts of about the same load.
 
     Where nothing limits the load, single moves would end with all tokens in one part; here none may
     make a part heavier than the heaviest of the partition.
     """
-    split = split or mtkahypar
-    first = split(_sample(graph, seed), graph.degrees, n_parts, seed)
-    second = split(graph, shares(graph, first), n_parts, seed)
+    first = mtkahypar(_sample(graph, seed), graph.degrees, n_parts, seed)
+    second = mtkahypar(graph, shares(graph, first), n_parts, seed)
     heaviest = Parts(graph, second, n_parts, np.zeros(graph.n_tokens, np.bool_)).loads().max()
     return refined(graph, second, Limits(int(heaviest), max_items), n_parts).part_of
 

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.plan.graph import TokenGraph
-from lpgcn.ragged import Int64, starts
-
-Mask = npt.NDArray[np.bool_]
+from lpgcn.ragged import starts
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Parts:
     or are strangers to the token, it is false.
     """
 
-    def __init__(self, graph: TokenGraph, part_of: Int64, n_parts: int, owner_lists: Mask) -> None:
+    def __init__(self, graph: TokenGraph, part_of: Int64, n_parts: int, owner_lists: Bits) -> None:
         self.graph = graph
         self.part_of = part_of.copy()
         self.n_parts = n_parts

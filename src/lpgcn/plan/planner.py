@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.config import PlannerName
 from lpgcn.plan.cost import loads
-from lpgcn.plan.cover import Mask, allowed_clients, candidate_clients, cover, random_owners
+from lpgcn.plan.cover import allowed_clients, candidate_clients, cover, random_owners
 from lpgcn.plan.graph import Plan, TokenGraph
 from lpgcn.plan.greedy import fitted, greedy
 from lpgcn.plan.options import (
@@ -21,7 +22,6 @@ from lpgcn.plan.options import (
 )
 from lpgcn.plan.partition import balanced, installed, partition
 from lpgcn.plan.parts import Limits
-from lpgcn.ragged import Int64
 from lpgcn.random import Purpose, permutation
 
 _ORDER: Final[dict[PlannerName, tuple[PlannerName, ...]]] = {
@@ -106,7 +106,7 @@ def _owners(
 
 
 def _among(
-    graph: TokenGraph, chosen: Mask, planner: PlannerName, limits: Limits, seed: int
+    graph: TokenGraph, chosen: Bits, planner: PlannerName, limits: Limits, seed: int
 ) -> Int64:
     search = greedy if planner == "greedy" else fitted
     return search(graph, random_owners(graph, chosen, seed), chosen, limits)

@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import places, renumbered
@@ -139,7 +140,7 @@ class _Case:
         return len(self.lists.values) == len(self.real.values)
 
     @cached_property
-    def _scores(self) -> dict[str, token_graph.Float64]:
+    def _scores(self) -> dict[str, Float64]:
         """None where there is nothing to tell apart."""
         if self._all_real:
             return {}
@@ -151,7 +152,7 @@ class _Case:
         return view_of(self.deployment, Adversary(server_audit.NAME, server=True))
 
     @cached_property
-    def _solved(self) -> token_graph.Float64 | None:
+    def _solved(self) -> Float64 | None:
         """The bits, as far as the server alone solves for them."""
         assert self.deployment is not None
         if self._all_real or not self.deployment.linear:

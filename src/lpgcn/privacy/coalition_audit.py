@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.privacy.attacks import final_vectors, means_of_finals, token_graph
 from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.logistic import fitted
@@ -15,9 +15,7 @@ from lpgcn.privacy.measures import Guess, user_auc
 from lpgcn.privacy.server_audit import BITS, is_real
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.privacy.views import Adversary, View, view_of
-from lpgcn.ragged import Bits, Int64, Ragged
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.ragged import Ragged
 
 FEWEST_LABELS: Final = 100
 """Entries whose bit is known, for a combination of scores to be trained."""

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
@@ -25,7 +26,7 @@ from lpgcn.privacy.costs import Made
 from lpgcn.privacy.record import Record
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.server.server import Line
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, words
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.one_process import Calls, OneProcess, profiles, public_features

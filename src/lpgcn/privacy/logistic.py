@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from lpgcn.array_types import Float64
+
 Model = Callable[[Float64], Float64]
 
 _STEPS: Final = 25

@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.array_types import Bits, Float64, Int64
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers
-
-Float64 = npt.NDArray[np.float64]
 
 RESAMPLES: Final = 1000
 FALSE_POSITIVES: Final = 0.001

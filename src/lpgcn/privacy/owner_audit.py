@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.model.backbones import BUILDING, backbone_of
 from lpgcn.privacy.attacks import (
     after_validation,
@@ -22,7 +23,7 @@ from lpgcn.privacy.table import Line, guess_of, line_of
 from lpgcn.privacy.trained import of_people
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.protocol.suite import SUITES, OwnerPush
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, permutation
 
 MOST_USERS: Final = 40

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.privacy.compiled import add_rows, walk
 from lpgcn.ragged import Ragged
-
-Float64 = npt.NDArray[np.float64]
 
 
 def transposed(lists: Ragged, n_columns: int) -> Ragged:

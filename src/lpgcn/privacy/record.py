@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.config import Config
 from lpgcn.protocol.phases import Phase, PhaseOrder
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
 from lpgcn.protocol.transcript import Observation, Opened
 from lpgcn.protocol.wire.encoding import Header
-from lpgcn.ragged import Bits, Int64
 
 
 @dataclass(frozen=True, eq=False)

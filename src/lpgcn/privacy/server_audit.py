@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.data import Interactions
 from lpgcn.model.sampling import contains, listing_keys
 from lpgcn.privacy.attacks import final_vectors, membership, token_graph, wishes
@@ -16,7 +17,7 @@ from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.table import Line, line_of
 from lpgcn.privacy.views import View
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, permutation
 
 NAME: Final = "server"
@@ -45,7 +46,7 @@ def from_tokens(
     real: Ragged,
     n_items: int,
     popularity: npt.NDArray[np.number],
-    scores: dict[str, token_graph.Float64],
+    scores: dict[str, Float64],
 ) -> Iterator[Line]:
     """Real or virtual by the five scores and their combination, over users without a label; without
     virtual items there is nothing to tell apart."""
@@ -98,7 +99,7 @@ def from_clear_rows(
     lists: Ragged,
     real: Ragged,
     popularity: Int64,
-    solved: token_graph.Float64 | None,
+    solved: Float64 | None,
 ) -> Iterator[Line]:
     """Wishes that can be read, bits that were solved for, and what final vectors say."""
     yield from clear_rows(view)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.privacy.compiled import descended
-
-Float64 = npt.NDArray[np.float64]
 
 _SWEEPS: Final = 1000
 _BETWEEN: Final = 8

@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.privacy.measures import Guess, Measured, caught, user_auc, user_f1
 from lpgcn.ragged import Ragged
-
-Float64 = npt.NDArray[np.float64]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +39,6 @@ def line_of(
     guess: Guess,
     popularity: npt.NDArray[np.number] | None = None,
     *,
-    named: Float64 | None = None,
     note: str = "",
 ) -> Line:
     """`popularity` is by candidate id."""
@@ -56,7 +54,6 @@ def line_of(
         users=len(guess.candidates),
         auc=Measured.of(user_auc(guess)),
         f1=Measured.of(user_f1(guess)),
-        named=None if named is None else Measured.of(named),
         caught=Measured.of(caught(guess)),
         popularity_auc=baseline,
         note=note,

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.data import Split
 from lpgcn.evaluation.scorers.vectors import Vectors
 from lpgcn.privacy.attacks import attributes, final_vectors, membership
@@ -15,7 +16,7 @@ from lpgcn.privacy.coalition_audit import weighed
 from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.server_audit import BITS, LABELLED, is_real, some_users
 from lpgcn.privacy.table import Line, line_of
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 HOLDER: Final = "anybody with e_u"
 RANKER: Final = "server + 1 client, finished model"

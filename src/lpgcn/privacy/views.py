@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.grid import Grid
 from lpgcn.privacy.deployment import Deployment
@@ -29,9 +29,7 @@ from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import SUITES, Key, Kind, Suite
 from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Int64
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.ragged import flags
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,7 @@ def view_of(deployment: Deployment, adversary: Adversary) -> View:
     """What these parties could read of a deployment."""
     record, topology = deployment.record, deployment.record.topology
     assert topology is not None
-    members = np.zeros(topology.n_clients, dtype=np.bool_)
-    members[list(adversary.clients)] = True
+    members = flags(topology.n_clients, list(adversary.clients))
     reader = Reader(SUITES[deployment.config.suite], topology, members, server=adversary.server)
     blocks = []
     for block in record.blocks:
@@ -160,9 +157,8 @@ class Reader:
     def _holds_key_of(self, users: Int64) -> Bits:
         """Whether a client of the adversary's owns something that these users list."""
         topology = self.topology
-        near = np.zeros(topology.n_clients, dtype=np.bool_)
-        near[topology.pair_client[self.members[topology.pair_owner]]] = True
-        return near[users]
+        listing = topology.pair_client[self.members[topology.pair_owner]]
+        return flags(topology.n_clients, listing)[users]
 
 
 def _known(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS
 from lpgcn.model.batches import Draw
@@ -19,7 +20,6 @@ from lpgcn.protocol.server.script import Script, opening, resuming
 from lpgcn.protocol.server.term import key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
-from lpgcn.ragged import Int64
 
 
 class Accounting:

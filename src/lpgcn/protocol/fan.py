@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from lpgcn.array_types import Bits
 from lpgcn.protocol.suite import OwnerPush
-from lpgcn.ragged import Bits, Ragged
+from lpgcn.ragged import Ragged
 
 if TYPE_CHECKING:
     # A client brings in nothing of the server's.

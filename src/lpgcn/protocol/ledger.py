@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.protocol.wire.fields import Round
-from lpgcn.ragged import Bits, Int64
 
 Direction = Literal["up", "down"]
 Role = Literal["convolution", "ordinary"]

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.batches import Batch, Draw
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.ragged import Int64
+from lpgcn.ragged import flags
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,7 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     """
     layers, items, n = config.layers, topology.n_items, topology.n_clients
     users, places = _samples(batch, n)
-    in_batch = np.zeros(n, dtype=np.bool_)
-    in_batch[users] = True
+    in_batch = flags(n, users)
     elsewhere = topology.listed_elsewhere
     of_batch = elsewhere.values[in_batch[elsewhere.rows]]
     entries, neighbours = len(elsewhere.values), topology.n_pairs

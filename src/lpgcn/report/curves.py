@@ -55,9 +55,7 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
     save(figure, path)
 
 
-def verification_report(
-    split: Split, lines: Sequence[Comparison], *, more: Sequence[Section] = ()
-) -> bytes:
+def verification_report(split: Split, lines: Sequence[Comparison]) -> bytes:
     """The page about a verification."""
     worst = max(line.difference for line in lines)
     epochs = max(line.epoch for line in lines)
@@ -80,7 +78,6 @@ def verification_report(
     sections = [
         Section("Whether anything is lost", joined(_verdict(lines, worst), side_by_side(*charts))),
         Section("Line by line", table("Every epoch of every run", headers, rows, sortable=True)),
-        *more,
     ]
     lead = "All ways to run the same training, side by side, after every epoch."
     return page(f"{split.name}: is anything lost?", lead, facts, sections)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.evaluation.scorers.scorer import Arrays, blocks, rows_of
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 
 _PAIRS_AT_ONCE = 1 << 15

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.array_types import Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.methods.comparison.entries import Entry
 from lpgcn.methods.comparison.running import failure
 from lpgcn.methods.registry import described
-from lpgcn.model.kernels import Float64
 from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, Summary
 
 

@@ -74,7 +74,7 @@ def _start(source: Source, entry: Entry, out: Path, threads: int) -> _Job:
     config = _beside(folder, _CONFIG)
     asked_before = read_config(config) if config.exists() else None
     write_toml(config, msgspec.to_builtins(entry.config))
-    words = [*source_flags(source), "--config", str(config), "--out", str(folder), "--json"]
+    words = [*source.flags(), "--config", str(config), "--out", str(folder), "--json"]
     if (saved := folder / "config.toml").exists():
         # What failed with other settings begins anew. What is done with others is not touched, nor
         # what was refused because it has others: that is no failure of its own.
@@ -94,16 +94,6 @@ def _start(source: Source, entry: Entry, out: Path, threads: int) -> _Job:
             start_new_session=True,
         )
     return _Job(entry, folder, process)
-
-
-def source_flags(source: Source) -> list[str]:
-    """The words that name the data on a command line."""
-    values = msgspec.to_builtins(source)
-    words = [str(values.pop("dataset"))]
-    for name, value in values.items():
-        each = value if isinstance(value, list | tuple) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, each)]
-    return words
 
 
 def _first_ended(running: Sequence[_Job]) -> _Job | None:

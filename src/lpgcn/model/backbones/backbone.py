@@ -21,8 +21,8 @@ from typing import Final, Literal
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.config import Config, ConfigError
-from lpgcn.model.kernels import Float64
 from lpgcn.model.weights import MAPS, Shape, Weights, ordered
 from lpgcn.random import Purpose
 

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.model.backbones.backbone import Backbone, LayerGradient
-from lpgcn.model.kernels import Float64, Kernels
+from lpgcn.model.kernels import Kernels
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.weights import MAPS, Weights
 from lpgcn.random import Purpose, uniform

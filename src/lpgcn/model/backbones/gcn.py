@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.model.backbones.backbone import LastLayer, LayerGradient
-from lpgcn.model.kernels import Float64
 from lpgcn.model.weights import Shape, Weights
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.model.backbones.backbone import Concatenated, LayerGradient
-from lpgcn.model.kernels import Float64
 from lpgcn.model.weights import Shape, Weights
 
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.model.backbones.backbone import Concatenated, LayerGradient
-from lpgcn.model.kernels import Float64
 from lpgcn.model.weights import Shape, Weights
 
 SLOPE: Final = 0.2

@@ -12,13 +12,11 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.ragged import Ragged
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 Floats = npt.NDArray[np.floating[Any]]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 
 
 BETA1: Final = 0.9

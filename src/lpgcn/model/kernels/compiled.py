@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.model.kernels import (
     BETA1,
     BETA2,
     EPSILON,
     ROWS_A_PART,
-    Bits,
     Compared,
-    Float64,
     Floats,
-    Int64,
     Integers,
     Lookup,
     Pooled,

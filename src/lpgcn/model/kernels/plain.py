@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.model.kernels import (
     BETA1,
     BETA2,
@@ -14,11 +15,8 @@ from lpgcn.model.kernels import (
     LARGEST_PART,
     ROUNDING,
     ROWS_A_PART,
-    Bits,
     Compared,
-    Float64,
     Floats,
-    Int64,
     Integers,
     Lookup,
     Pooled,

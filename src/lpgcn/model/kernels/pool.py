@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lpgcn.model.kernels import ROUNDING, USERS_AT_ONCE, Compared, Float64, Floats, Int64, Pooled
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import ROUNDING, USERS_AT_ONCE, Compared, Floats, Pooled
 from lpgcn.model.kernels.products import STRIP, TILE, multiply
 from lpgcn.ragged import Ragged
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.array_types import Float64, Int64
+from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.model.losses.exponential import exponential
 
 

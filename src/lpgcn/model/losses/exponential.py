@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from lpgcn.model.kernels import Float64
+from lpgcn.array_types import Float64
 
 _LOG2_E: Final = 1.4426950408889634
 _LN2_HIGH: Final = float.fromhex("0x1.62e42fee00000p-1")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.model.grid import Grid, largest_magnitude
-from lpgcn.model.kernels import Float64, Floats, Int64, Kernels
+from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.ragged import Ragged
 
 

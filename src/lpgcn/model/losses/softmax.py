@@ -25,10 +25,11 @@ from typing import Final
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.grid import Grid, GridError
-from lpgcn.model.kernels import USERS_AT_ONCE, Float64, Floats, Int64, Kernels, Lookup, Pooled
+from lpgcn.model.kernels import USERS_AT_ONCE, Floats, Kernels, Lookup, Pooled
 from lpgcn.model.losses.exponential import exponential
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.ragged import Ragged

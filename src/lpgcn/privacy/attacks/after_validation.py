@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.privacy.solvers import sparsest
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Int64
-
-Float64 = npt.NDArray[np.float64]
 
 CALLED: Final = 0.01
 """A coefficient of less than this share of the largest is called zero."""

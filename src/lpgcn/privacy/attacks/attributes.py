@@ -14,15 +14,13 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.errors import LpgcnError
 from lpgcn.privacy.logistic import fitted
 from lpgcn.privacy.measures import Guess, user_auc
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, permutation
-
-Float64 = npt.NDArray[np.float64]
 
 FOLDS: Final = 5
 _AGES: Final = (25, 35, 50)

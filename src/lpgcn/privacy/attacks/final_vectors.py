@@ -17,13 +17,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64
 from lpgcn.privacy.views import View
 from lpgcn.protocol.suite import Kind
 from lpgcn.ragged import Ragged
-
-Float64 = npt.NDArray[np.float64]
 
 _ROUNDS: Final = 3
 

@@ -14,15 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.privacy.solvers import non_negative
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Bits, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

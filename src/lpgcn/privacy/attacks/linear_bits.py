@@ -15,16 +15,14 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.privacy.solvers import non_negative
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import SUITES, Kind, OwnerPush
 from lpgcn.protocol.wire.encoding import Header
-from lpgcn.ragged import Int64, Ragged
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.ragged import Ragged
 
 MOST_EQUATIONS: Final = 12
 """Layers and steps that are used at most."""

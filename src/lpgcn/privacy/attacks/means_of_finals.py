@@ -13,15 +13,13 @@ e_i^(0) small; an approximation everywhere else.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.privacy.solvers import non_negative
 from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Int64, Ragged
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.ragged import Ragged
 
 
 def summed_pushes(view: View, pass_number: int) -> dict[int, Float64]:

@@ -11,15 +11,13 @@ trained.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.privacy.measures import Guess
 from lpgcn.privacy.views import View
 from lpgcn.protocol.suite import Kind
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, uniform
-
-Float64 = npt.NDArray[np.float64]
 
 
 def latest_users(view: View) -> tuple[Int64, Float64]:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpgcn.ragged import Int64, Ragged
-
-Float64 = npt.NDArray[np.float64]
+from lpgcn.array_types import Float64, Int64
+from lpgcn.ragged import Ragged
 
 
 def named(degrees: Int64, popularity: npt.NDArray[np.number]) -> Int64:

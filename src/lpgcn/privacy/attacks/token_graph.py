@@ -23,14 +23,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.privacy.logistic import fitted
 from lpgcn.privacy.products import product, shared_weight, transposed
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, uniform
-
-Float64 = npt.NDArray[np.float64]
 
 RANK: Final = 32
 _ITERATIONS: Final = 4

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.privacy.views import View
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.ragged import Int64
 
 
 def read(view: View) -> Int64:

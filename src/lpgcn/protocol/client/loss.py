@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.crypto import SecretKey
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.protocol.client.owner import Contribution, Owner
 from lpgcn.protocol.client.passing import OwnLoss, Pass

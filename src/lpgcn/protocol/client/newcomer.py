@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.crypto import (
     KEY_BYTES,
     ROOT_BYTES,
@@ -58,7 +59,6 @@ from lpgcn.protocol.wire.sizes import (
     Sizes,
     verification_answer,
 )
-from lpgcn.ragged import Int64
 
 _SHARED: Final = struct.Struct(">32sQ")
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.dense import nodes_of
@@ -24,7 +25,7 @@ from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import unpacked
 from lpgcn.crypto import entry_bytes, fingerprint, proved_key
 from lpgcn.evaluation import per_user, top_items
@@ -39,7 +40,7 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import HEIRS, Sizes
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 class Party(Steps):

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.crypto import SecretKey
 from lpgcn.model.batches import pool_sizes, weighted
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Directions, PoolGradients, Softmax, columns
 from lpgcn.protocol.client.loss import LossPart, in_rows

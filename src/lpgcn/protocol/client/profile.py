@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.model.features import Features, unpacked
 from lpgcn.protocol.errors import TooFewMembersError
 from lpgcn.protocol.transcript import Opened
-from lpgcn.ragged import Int64
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.crypto import SecretKey, entry_bytes, proved_key
 from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.bpr import Pairs, pair_gradients
@@ -26,7 +27,6 @@ from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.encoding import Header
-from lpgcn.ragged import Int64
 
 
 class SampledLoss(LossPart):

@@ -9,16 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from lpgcn.array_types import UInt64
 from lpgcn.crypto import Channels, Context, Label, Masks, PrivateKey, SecretKey, seal
 from lpgcn.protocol.client.standing import Standing
 from lpgcn.protocol.suite import TO_MANY, Kind, Suite
 from lpgcn.protocol.transcript import Opened
 from lpgcn.protocol.wire.encoding import Header
-
-UInt64 = npt.NDArray[np.uint64]
 
 
 class Clear:

@@ -14,10 +14,10 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import STATE, Adam
 from lpgcn.model.backbones import backbone_of
-from lpgcn.model.kernels import Int64
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.propagation import Backward
 from lpgcn.model.weights import Weights, gradient_unit, initial_weights

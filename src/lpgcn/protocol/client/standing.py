@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, PrivateKey
 from lpgcn.model.adam import STATE, Adam
@@ -24,7 +25,7 @@ from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 Nodes = npt.NDArray[np.void]
 """The state of some nodes, a row each (see `Sizes.node`)."""

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Bits
 from lpgcn.config import Loss
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import BUILDING
@@ -41,7 +42,6 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire import reading
 from lpgcn.protocol.wire.encoding import Header
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits
 
 _LOSSES: Final[Mapping[Loss, type[LossPart]]] = {"bpr": SampledLoss, "softmax": PooledLoss}
 _PUSHES: Final = ("pushes", "pushes_present")

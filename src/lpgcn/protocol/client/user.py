@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import backbone_of
@@ -22,7 +23,7 @@ from lpgcn.protocol.client.wishes import Drawn
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.suite import SUITES
 from lpgcn.protocol.wire.sizes import NO_WISH
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 def draw_virtual_items(about: Profile, real: Int64) -> Int64:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpgcn.ragged import Int64
+from lpgcn.array_types import Int64
 
 
 @dataclass(frozen=True)

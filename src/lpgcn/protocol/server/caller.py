@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.config import Config
 from lpgcn.protocol.errors import (
     MalformedMessageError,
@@ -24,7 +25,6 @@ from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
 from lpgcn.protocol.wire.fields import Round, Stores
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Int64
 
 Watch = Callable[[Phase], None]
 """Told about every call before it is made."""

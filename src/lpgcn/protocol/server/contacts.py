@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.ragged import Int64
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.errors import LpgcnError
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
@@ -18,7 +19,7 @@ from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Packed, Round, Rows, Stored, Stores
 from lpgcn.protocol.wire.reading import NUMBER_BYTES
 from lpgcn.protocol.wire.sizes import HEIRS, SEALED_KEY_BYTES
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers
 
 

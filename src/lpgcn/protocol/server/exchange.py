@@ -11,12 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
+from lpgcn.array_types import Bits
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import Fields, Flag, Present, Rows, Selection
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Ragged
+from lpgcn.ragged import Ragged
 
 
 class ExchangeRows:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import Fields, Rows
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 class LossRounds(ABC):

@@ -15,7 +15,7 @@ from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection, Summed, Totals
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Ragged
+from lpgcn.ragged import Ragged, flags
 
 
 class PoolRounds(LossRounds):
@@ -54,9 +54,7 @@ class PoolRounds(LossRounds):
     @property
     def loss_rows(self) -> Fields:
         topology, about = self._topology, self._batch.answers.values
-        flags = np.zeros(topology.n_items, dtype=np.bool_)
-        flags[about] = True
-        answered = Selection(topology.owned, flags[topology.owned.values])
+        answered = Selection(topology.owned, flags(topology.n_items, about)[topology.owned.values])
         return {
             **super().loss_rows,
             "answered": Present(answered),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.crypto import entry_bytes
 from lpgcn.model.batches import Batch
 from lpgcn.protocol.server.contacts import Contacts
@@ -16,7 +17,7 @@ from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection
 from lpgcn.protocol.wire.sizes import Sizes
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 class SampleRounds(LossRounds):

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
 from lpgcn.model.backbones import backbone_of
@@ -44,7 +45,7 @@ from lpgcn.protocol.wire.sizes import (
     Sizes,
     verification_answer,
 )
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 def resuming(numbers: Int64) -> Round:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS, Evaluation
@@ -30,7 +31,7 @@ from lpgcn.protocol.server.term import Planner, Term, begin_term, key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 __all__ = ["RANK_PHASES", "Line", "Planner", "Server", "Transport", "Watch", "key_client"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.crypto import Directory
 from lpgcn.plan import Plan, TokenGraph
@@ -22,7 +23,7 @@ from lpgcn.protocol.server.script import Script, opening, resuming
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Stores
 from lpgcn.protocol.wire.reading import pack_numbers
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, permutation
 
 Planner = Callable[[TokenGraph], Plan]

@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.model.batches import Batch
 from lpgcn.model.sampling import places
 from lpgcn.plan import TokenGraph
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged, flags
 from lpgcn.random import Purpose, words
 
 
@@ -100,9 +101,9 @@ class Scope:
 
     @classmethod
     def of_batch(cls, topology: Topology, batch: Batch) -> Scope:
-        users = _flags(topology.n_clients, batch.users)
-        finals = _flags(topology.n_items, batch.negatives)
-        listed = _flags(topology.n_items, topology.listed.values[users[topology.listed.rows]])
+        users = flags(topology.n_clients, batch.users)
+        finals = flags(topology.n_items, batch.negatives)
+        listed = flags(topology.n_items, topology.listed.values[users[topology.listed.rows]])
         entries = topology.entries
         return cls(users, listed, finals, entries.any((listed | finals)[entries.values]))
 
@@ -116,10 +117,4 @@ class Scope:
 
     def with_finals(self, places: Int64) -> Scope:
         """The same, with the final vectors of these items only."""
-        return replace(self, finals=_flags(len(self.finals), places))
-
-
-def _flags(size: int, chosen: Int64) -> Bits:
-    flags = np.zeros(size, dtype=np.bool_)
-    flags[chosen] = True
-    return flags
+        return replace(self, finals=flags(len(self.finals), places))

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.protocol.errors import (
     MalformedMessageError,
     OversizedMessageError,
@@ -22,7 +23,6 @@ from lpgcn.protocol.errors import (
     WrongPartyError,
     WrongRunError,
 )
-from lpgcn.ragged import Int64
 
 VERSION: Final = 5
 RUN_BYTES: Final = 16

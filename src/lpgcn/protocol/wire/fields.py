@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.protocol.phases import PHASES, Phase
 from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire.encoding import Header, Message
-from lpgcn.ragged import Bits, Int64, Ragged
+from lpgcn.ragged import Ragged
 
 Stores = dict[str, Any]
 """What the server has in its hands, by name: mostly tables, lists of rows."""

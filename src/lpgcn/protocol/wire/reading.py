@@ -10,10 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lpgcn.array_types import Bits, Int64
 from lpgcn.protocol.errors import MalformedMessageError
-from lpgcn.ragged import Bits, Int64, Ragged
-
-UInt8 = npt.NDArray[np.uint8]
+from lpgcn.ragged import Ragged
 
 RATE: Final = struct.Struct("<d")
 MASKED_BYTES: Final = 8

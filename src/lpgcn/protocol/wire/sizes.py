@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import BatchSize, Config
 from lpgcn.crypto import KEY_BYTES, SEAL_OVERHEAD, TAG_BYTES
 from lpgcn.model.backbones import backbone_of
@@ -16,7 +17,6 @@ from lpgcn.model.batches import pool_sizes
 from lpgcn.model.losses.softmax import Softmax
 from lpgcn.protocol.suite import SUITES, Kind, Suite
 from lpgcn.protocol.wire.reading import MASKED_BYTES, NUMBER_BYTES
-from lpgcn.ragged import Int64
 
 LARGEST: Final = 1 << 30
 SEED_BYTES: Final = 8

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from safetensors.numpy import load
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Float64, Int64
 from lpgcn.checkpoints import Checkpoints, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.data.features import check_sized
+from lpgcn.data.splitting import only
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.backbones import BUILDING, Linear, NodeKind, backbone_of
@@ -23,7 +23,7 @@ from lpgcn.model.dense import nodes_of
 from lpgcn.model.features import Features
 from lpgcn.model.folding import folding
 from lpgcn.model.initial import initial_tables
-from lpgcn.model.kernels import Float64, Floats
+from lpgcn.model.kernels import Floats
 from lpgcn.model.propagation import (
     Backward,
     Forward,
@@ -34,7 +34,7 @@ from lpgcn.model.propagation import (
 )
 from lpgcn.model.scoring import scoring
 from lpgcn.model.weights import Weights, initial_weights, weight_gradients
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged, flags
 from lpgcn.runtime.arrays import packed
 from lpgcn.runtime.engines.engine import (
     Inspector,
@@ -96,7 +96,7 @@ class Centralized:
         degrees, kernels = edges.user_degrees, self._kernels
         if config.min_degree > 1:
             # A user does not know how many others have an item, so its own degree stays.
-            edges = _where(edges, edges.item_degrees[edges.items] >= config.min_degree)
+            edges = only(edges, edges.item_degrees[edges.items] >= config.min_degree)
         users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         members = train.n_users if self._members is None else len(self._members)
         in_all = members + train.n_items
@@ -114,7 +114,7 @@ class Centralized:
         features = self._split.user_features
         if features is None or self._members is None:
             return features
-        return np.where(_flags(len(features), self._members)[:, None], features, 0)
+        return np.where(flags(len(features), self._members)[:, None], features, 0)
 
     def _sampler(self, train: Interactions, term: int) -> Sampler:
         return Sampler(train, self._config, self._members, term)
@@ -201,7 +201,7 @@ class Centralized:
 
     def _backward(self, users: Backward, items: Backward, batch_size: int) -> dict[str, Gradient]:
         """Algorithm 6: L exchanges, then [half exchange]; the gradients of all parameters."""
-        present = [_flags(len(end.push), end.loss.rows) for end in (users, items)]
+        present = [flags(len(end.push), end.loss.rows) for end in (users, items)]
         for layer in range(self._config.layers):
             from_users, from_items = present if layer == 0 else (None, None)
             users, items = (
@@ -354,14 +354,4 @@ def _only(interactions: Interactions, members: Int64 | None) -> Interactions:
     """Those of the members, with all users still counted; None is everybody."""
     if members is None:
         return interactions
-    return _where(interactions, _flags(interactions.n_users, members)[interactions.users])
-
-
-def _where(interactions: Interactions, chosen: npt.NDArray[np.bool_]) -> Interactions:
-    return replace(interactions, users=interactions.users[chosen], items=interactions.items[chosen])
-
-
-def _flags(size: int, rows: Int64) -> npt.NDArray[np.bool_]:
-    flags = np.zeros(size, dtype=np.bool_)
-    flags[rows] = True
-    return flags
+    return only(interactions, flags(interactions.n_users, members)[interactions.users])

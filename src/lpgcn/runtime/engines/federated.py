@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
 from lpgcn.data import Split
@@ -24,7 +25,6 @@ from lpgcn.evaluation import Vectors
 from lpgcn.model.backbones import backbone_of
 from lpgcn.protocol.server.server import Line, Planner, Watch
 from lpgcn.protocol.transcript import Witness
-from lpgcn.ragged import Int64
 from lpgcn.runtime.engines.engine import Inspector, Tables
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.one_process import (

@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import Checkpoints, unpacked
 from lpgcn.config import Config
 from lpgcn.evaluation import Evaluation
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.server.server import Line, Planner, Server
-from lpgcn.ragged import Int64
 from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.engines.engine import Part, RunInterruptedError
 from lpgcn.runtime.traffic import TrafficSummary, summarise

@@ -15,11 +15,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import CheckpointError, Checkpoints
 from lpgcn.config import Config
 from lpgcn.protocol.errors import TooFewMembersError
 from lpgcn.protocol.server.server import Line, Planner, Transport, Watch
-from lpgcn.ragged import Int64
 from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.engines.federation import Federation

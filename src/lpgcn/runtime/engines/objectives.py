@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lpgcn import fixed_point
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.batches import Batch, Draw, PooledBatch, pool_sizes, weighted
 from lpgcn.model.grid import Grid
-from lpgcn.model.kernels import Floats, Int64, Kernels
+from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.model.losses.bpr import Pairs, pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.losses.softmax import SLOPES, Softmax, columns

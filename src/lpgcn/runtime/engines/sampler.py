@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.data import Interactions
 from lpgcn.model.batches import Batch, PooledBatches, UserBatches, batches_of
@@ -23,7 +24,7 @@ from lpgcn.model.sampling import (
     union,
     virtual_items,
 )
-from lpgcn.ragged import Int64, Ragged
+from lpgcn.ragged import Ragged
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from lpgcn.model.adam import states
 from lpgcn.protocol.client.client import Client
 from lpgcn.runtime.arrays import packed
 
@@ -23,14 +24,7 @@ def handle(client: Client, request: bytes) -> bytes:
 
 def export(client: Client, request: bytes) -> bytes:
     """Its parameters and their Adam state."""
-    return packed(
-        {
-            f"{name}.{key}": value
-            for name, adam in client.party.tables().items()
-            for key, value in adam.state().items()
-        }
-        | {"rows": client.party.owned_items()}
-    )
+    return packed(states(client.party.tables()) | {"rows": client.party.owned_items()})
 
 
 def vectors(client: Client, request: bytes) -> bytes:

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from lpgcn.checkpoints import InFolder, InMemory
 from lpgcn.config import Config
@@ -19,6 +18,7 @@ from lpgcn.model.sampling import NO_ITEMS, SamplingError
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.transcript import Witness
+from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.runtime.hosts.inspection import ACTIONS
 
 Arguments = Iterable[tuple[int, bytes]]
@@ -97,9 +97,9 @@ def profiles(
             config=config,
             seed=seed,
             private_seed=seed,
-            train=_items(split.train.items_of(user)),
-            valid=_items(split.valid.items_of(user)),
-            test=_items(split.test.items_of(user)),
+            train=pack_numbers(split.train.items_of(user)),
+            valid=pack_numbers(split.valid.items_of(user)),
+            test=pack_numbers(split.test.items_of(user)),
             popularity=popularity,
             features=b"" if features is None else packed(features[user]),
         )
@@ -109,7 +109,3 @@ def profiles(
 def public_features(split: Split) -> bytes:
     """Those of all items, which every client has."""
     return b"" if split.item_features is None else packed(split.item_features)
-
-
-def _items(items: npt.NDArray[np.int64]) -> bytes:
-    return items.astype("<u4").tobytes()

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import SuiteName
 from lpgcn.data import DataError, Ids, Interactions, Split
@@ -32,7 +33,7 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import encoding
-from lpgcn.ragged import Int64
+from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
@@ -285,7 +286,7 @@ def _profile(one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds) -
         private_seed=seeds.private,
         popularity=b"" if shares is None else shares.tobytes(),
         features=one.features,
-        **{name: items.astype("<u4").tobytes() for name, items in parts.items()},
+        **{name: pack_numbers(items) for name, items in parts.items()},
     )
 
 

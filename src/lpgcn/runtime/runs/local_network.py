@@ -68,16 +68,10 @@ class LocalNetwork:
         return Broker(self.federation.config, log=self.folder / "broker.log")
 
     def host_command(self, number: int, config: Config) -> list[str]:
-        users, source = self.users(number), self._source
-        command = [sys.executable, "-P", "-m", "lpgcn", "host", source.dataset]
-        defaults = Source(dataset=source.dataset)
-        for name in source.__struct_fields__[1:]:
-            value = getattr(source, name)
-            if value != getattr(defaults, name):
-                values = value if isinstance(value, tuple) else (value,)
-                command += [f"--{name.replace('_', '-')}", *map(str, values)]
+        users = self.users(number)
         return [
-            *command, "--users", f"{users.start}-{users.stop - 1}",
+            sys.executable, "-P", "-m", "lpgcn", "host", *self._source.flags(),
+            "--users", f"{users.start}-{users.stop - 1}",
             "--credentials", str(self.credentials(self.names[number])),
             "--state", str(self.clients), "--experiment-seed", str(config.seed),
             "--suite", config.suite,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lpgcn.array_types import Float64, Int64
 from lpgcn.data import Ids
 from lpgcn.data.ids import Values
 from lpgcn.evaluation import PlainRanker, Ranker, Scorer, Vectors, best_items, top_items
 from lpgcn.evaluation.scorers.scorer import blocks
-from lpgcn.model.kernels import Float64, Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 
 

@@ -26,6 +26,7 @@ from zipfile import BadZipFile
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Float64
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config, convert, read_config, read_toml, write_toml
 from lpgcn.data import Ids, Split
@@ -33,7 +34,6 @@ from lpgcn.data.written import check_can_be_written, write_split
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping, UserMetrics
 from lpgcn.files import check_folder, storing, write_atomically
-from lpgcn.model.kernels import Float64
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
 from lpgcn.terms import Term, write_terms

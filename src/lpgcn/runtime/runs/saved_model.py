@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from lpgcn.array_types import Int64
 from lpgcn.config import Mask
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.evaluation import (
@@ -24,7 +25,7 @@ from lpgcn.evaluation import (
 from lpgcn.evaluation.scorers import restored
 from lpgcn.model.backbones import is_backbone
 from lpgcn.model.folding import fold_in
-from lpgcn.model.kernels import Floats, Int64
+from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.scoring import scoring
 from lpgcn.ragged import Ragged

@@ -133,6 +133,15 @@ class Source(
             option = f"--{name.replace('_', '-')}"
             raise SourceError(f"found {option} and {other}; leave one or the other out")
 
+    def flags(self) -> list[str]:
+        """The words that name this data on a command line."""
+        words = [self.dataset]
+        for name in self._given(*self.__struct_fields__[1:]):
+            value = getattr(self, name)
+            each = value if isinstance(value, tuple) else (value,)
+            words += [f"--{name.replace('_', '-')}", *map(str, each)]
+        return words
+
     def resolved(self) -> Source:
         """With absolute paths, so that a saved run finds its files from anywhere."""
         paths = {part: getattr(self, part) for part in _FILES}

@@ -122,16 +122,16 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_public_key(text: str, kind: Kind = Kind.USER) -> str:
-    """The public nkey itself, if kind and check sum are right; anything else is refused."""
+def check_public_key(text: str) -> str:
+    """The public nkey of a user itself, if its check sum is right; anything else is refused."""
     try:
         raw = base64.b32decode(text)
     except (binascii.Error, ValueError):
         raw = b""
-    good = len(raw) == _PUBLIC_KEY_BYTES and raw[0] == kind
+    good = len(raw) == _PUBLIC_KEY_BYTES and raw[0] == Kind.USER
     if not good or _nkeys().crc16_checksum(raw[:-2]) != raw[-2:]:
         raise CredentialsError(
-            f"{text[:64]!r} is not the public key of a NATS {kind.name.lower()}; send the key "
+            f"{text[:64]!r} is not the public key of a NATS user; send the key "
             "that belongs to the seed"
         )
     return text
