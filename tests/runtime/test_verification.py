@@ -112,6 +112,7 @@ def test_bits_that_differ_without_a_difference_are_told() -> None:
     zeros = np.zeros((2, 3), dtype=np.float32)
     assert largest_difference(zeros, zeros.copy()) == 0
     assert 0 < largest_difference(zeros, -zeros) < 1e-300
+    assert largest_difference(zeros, zeros + np.float32(np.nan)) == np.inf
 
 
 def test_a_difference_of_the_loss_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,9 @@ def _compared(
 
 
 def largest_difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
-    """The largest; bits that differ without one, as those of −0 do, count as the least number."""
+    """The largest; bits that differ without one, as those of −0 do, count as the least number, and
+    what is no number as infinite."""
     largest = float(np.abs(found - expected).max())
+    if math.isnan(largest):
+        return math.inf
     return largest if largest or found.tobytes() == expected.tobytes() else math.ulp(0.0)
