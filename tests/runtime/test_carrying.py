@@ -17,8 +17,9 @@ from lpgcn.protocol.server.server import Line, Server
 from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.nats.frames import VERSION, Welcome
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle, passengers
+from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle
 from lpgcn.runtime.runs.catalogue import About, Catalogue
+from lpgcn.runtime.runs.passengers import passengers
 
 CONFIG = Config(
     model="lightgcn", mode="federated", planner="cover", layers=1, dim=4, batch_size=64,

@@ -17,8 +17,8 @@ from lpgcn.config import Config
 from lpgcn.data import Ids
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
-from lpgcn.runtime.runs.carrying import CarryingError, Seeds
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems, KeptVirtualItemsError
+from lpgcn.runtime.runs.passengers import CarryingError, Seeds
 
 
 def profile(ids: Ids, real: set[int], *, seed: int, index: int, config: Config) -> Profile:

@@ -18,7 +18,8 @@ from lpgcn.cli.terminal import say
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
-from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Passenger, Vehicle, carry
+from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle, carry
+from lpgcn.runtime.runs.passengers import Passenger
 
 SECONDS_BETWEEN: Final = 30.0
 """Two lines about progress."""

@@ -94,8 +94,9 @@ def host(
     from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
     from lpgcn.runtime.memory import keep_freed_memory
-    from lpgcn.runtime.runs.carrying import Participation, passengers
+    from lpgcn.runtime.runs.carrying import Participation
     from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
+    from lpgcn.runtime.runs.passengers import passengers
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = source_asked(dataset, fields)

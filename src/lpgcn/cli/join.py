@@ -88,8 +88,9 @@ def join(
     """
     from lpgcn.cli.carrying_display import carried, connect_options
     from lpgcn.cli.logs import telling
-    from lpgcn.runtime.runs.carrying import Participation, passengers
+    from lpgcn.runtime.runs.carrying import Participation
     from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
+    from lpgcn.runtime.runs.passengers import passengers
 
     with telling(log_json=log_json, as_json=as_json) as log:
         source = Source(**data_asked(None, {**fields, "train": train}))

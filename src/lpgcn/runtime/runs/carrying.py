@@ -6,8 +6,7 @@ own vector and the items', from which it recommends offline.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,12 @@ import numpy as np
 from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InFolder
 from lpgcn.config import SuiteName
-from lpgcn.data import DataError, Ids, Interactions, Split
+from lpgcn.data import Ids, Interactions
 from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import Vectors
-from lpgcn.files import write_atomically
 from lpgcn.model.batches import smallest_group
-from lpgcn.model.features import count_of, packed
+from lpgcn.model.features import packed
 from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.party import Party
@@ -33,18 +31,20 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import encoding
-from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
 from lpgcn.runtime.runs.catalogue import About
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
+from lpgcn.runtime.runs.passengers import (
+    CarryingError,
+    Passenger,
+    Seeds,
+    check_features,
+    profile_of,
+)
 from lpgcn.runtime.runs.saved_model import FORMAT, ModelCard, Recommender
 from lpgcn.terms import LEAST_MEMBERS
-
-
-class CarryingError(LpgcnError):
-    """Data that do not go with the federation."""
 
 
 class _LeavingError(Exception):
@@ -62,73 +62,6 @@ class CarryingEvents(CarrierEvents):
         """Clients were given this directory of keys, or go on with it."""
 
     def step_done(self) -> None: ...
-
-
-class Seeds(msgspec.Struct, frozen=True, kw_only=True):
-    """`seeds.json`: drawn once; whoever knows them can repeat this client's draws."""
-
-    shared: int
-    """Proposed to all clients, should this one be u_c."""
-    private: int
-    owner: str
-    """Whose folder this is: another one would go on from its checkpoints, with its keys."""
-
-    def __repr__(self) -> str:
-        return "Seeds(hidden)"
-
-    @classmethod
-    def kept_in(cls, folder: Path, owner: str) -> Seeds:
-        """Those of the folder; new ones, at random, if it has none."""
-        path = folder / "seeds.json"
-        if not path.exists():
-            seeds = cls(shared=secrets.randbits(63), private=secrets.randbits(63), owner=owner)
-            write_atomically(path, msgspec.json.encode(seeds), mode=0o600)
-            return seeds
-        try:
-            seeds = msgspec.json.decode(path.read_bytes(), type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CarryingError(f"{path} is damaged: {error}") from error
-        if seeds.owner != owner:
-            raise CarryingError(
-                f"{folder} is the folder of {seeds.owner}, not of {owner}; choose another --state"
-            )
-        return seeds
-
-
-@dataclass(frozen=True)
-class Passenger:
-    """One client of a carrier: its user's interactions, by the ids of the items."""
-
-    number: int
-    user: int | str
-    folder: Path
-    parts: Mapping[str, list[int | str]]
-    """train, valid, test."""
-    wish: int | None = None
-    """The number in the federation that an experiment wants for it."""
-    seed: int | None = None
-    """Of an experiment, which shares one seed among all parties; else it is drawn at random."""
-    features: bytes = b""
-    """The user's own, as `model.features` packs them."""
-
-
-def passengers(
-    split: Split, users: Iterable[int], folder: Path, seed: int | None = None
-) -> list[Passenger]:
-    """Users of a data set, each with nothing but its own."""
-    ids, features = np.array(list(split.item_ids), dtype=object), split.user_features
-    return [
-        Passenger(
-            number=user,
-            user=split.user_ids[user],
-            folder=folder / str(user),
-            parts={name: ids[part.items_of(user)].tolist() for name, part in split.parts.items()},
-            wish=user,
-            seed=seed,
-            features=b"" if features is None else packed(features[user]),
-        )
-        for user in users
-    ]
 
 
 @dataclass(frozen=True)
@@ -197,7 +130,7 @@ class Vehicle:
 
     def _profile(self, one: Passenger, index: int, about: About) -> Profile:
         ids, kept = about.catalogue.item_ids, self._participation.kept
-        profile = _profile(one, index, about, ids, self._seeds(one))
+        profile = profile_of(one, index, about, ids, self._seeds(one))
         return profile if kept is None else kept.remembered(one.user, profile, ids)
 
     def _seeds(self, one: Passenger) -> Seeds:
@@ -208,7 +141,7 @@ class Vehicle:
 
     def _public_features(self, about: About) -> bytes:
         rows, width = self._participation.item_features, about.config.item_feature_dim
-        _check_features("item", 0 if rows is None else rows.values.shape[1], width)
+        check_features("item", 0 if rows is None else rows.values.shape[1], width)
         return b"" if rows is None else packed(rows.of(about.catalogue.item_ids, "items"))
 
     def _handle(self, number: int, request: bytes) -> bytes:
@@ -267,45 +200,6 @@ class Vehicle:
     def fingerprints(self) -> set[str]:
         """Of the key directories that the clients were given."""
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
-
-
-def _profile(one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds) -> Profile:
-    shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
-    parts = {name: _indices(items, ids) for name, items in one.parts.items()}
-    if not len(parts["train"]):
-        raise CarryingError(
-            f"user {one.user!r} has no items to train on; a client needs at least one"
-        )
-    _check_features("user", count_of(one.features), about.config.user_feature_dim)
-    return Profile(
-        index=index,
-        n_users=about.clients,
-        n_items=len(ids),
-        config=about.config,
-        seed=seeds.shared,
-        private_seed=seeds.private,
-        popularity=b"" if shares is None else shares.tobytes(),
-        features=one.features,
-        **{name: pack_numbers(items) for name, items in parts.items()},
-    )
-
-
-def _check_features(kind: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise CarryingError(
-            f"the federation's {kind}s have {expected} features, found {found}; "
-            + (f"give --{kind}-features FILE with them" if expected else "leave them out")
-        )
-
-
-def _indices(items: Iterable[int | str], ids: Ids) -> Int64:
-    """By rank in the catalogue; every item must be in it."""
-    try:
-        return np.array(sorted({ids.index_of(item) for item in items}), dtype=np.int64)
-    except DataError as error:
-        raise CarryingError(
-            f"an item that is not in the federation's catalogue: {error}"
-        ) from error
 
 
 def _model(one: Passenger, about: About, user: Floats, items: Floats, seen: Int64) -> Recommender:

@@ -32,8 +32,8 @@ from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.credentials import Credentials
-from lpgcn.runtime.runs.carrying import Seeds
 from lpgcn.runtime.runs.catalogue import Catalogue
+from lpgcn.runtime.runs.passengers import Seeds
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import Term, read_terms
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.protocol.client.standing import Snapshot
-from lpgcn.runtime.runs.carrying import Seeds
+from lpgcn.runtime.runs.passengers import Seeds
 from lpgcn.runtime.runs.saved_model import Recommender
 
 WINDOW = 16
