@@ -1184,7 +1184,9 @@ def test_a_first_term_of_too_few_is_refused_before_a_key_is_sent(
     with pytest.raises(TooFewMembersError, match=r"a term of 6, expected 7 members.*--least-mem"):
         federation.train(1)
     assert isinstance(federation.clients[2]._life, Newcomer)
-    answered = [encoding.header_of(reply).phase for client, reply in federation.replies if client == 2]
+    answered = [
+        encoding.header_of(reply).phase for client, reply in federation.replies if client == 2
+    ]
     assert answered == [Phase.RESUME], "an empty answer, and no key"
     before = picture_of(federation.clients[2])
     (refused,) = [data for client, data in federation.requests[-1:] if client == 2]
