@@ -290,15 +290,19 @@ def test_one_joins_at_the_last_checkpoint(field_of: Make, check: Check, model: s
 
 
 @pytest.mark.slow
-def test_a_second_process_of_the_same_name_is_refused(field_of: Make, check: Check) -> None:
+def test_a_second_process_is_refused_in_the_same_folder_and_under_the_same_name(
+    field_of: Make, check: Check
+) -> None:
     field = field_of(settings={"epochs": 8})
     first = field.parties["join-14"]
-    second = field.twin("join-14")
+    second, third = field.twin("join-14"), field.twin("join-14")
+    third.arguments += ["--state", field.folder / "elsewhere"]
     field.start()
     field.when(Phase.FORWARD, client=14)
-    second.start()
-    field.wait(lambda: second.status is not None, "the second process ends")
-    assert second.status == 2 and "here already" in second.said(), second.said()
+    for other, expected in ((second, "is used by another process"), (third, "here already")):
+        other.start()
+        field.wait(lambda other=other: other.status is not None, "another process ends")
+        assert other.status == 2 and expected in other.said(), other.said()
     field.finish()
     check(field)
     assert first.starts == 1
