@@ -266,8 +266,8 @@ def describe(header: Header) -> str:
         return "the start"
     if header.phase == RESTART:
         return f"a restart in stretch {header.stretch}"
-    known = header.phase in set(Phase)
-    name = Phase(header.phase).name if known else f"phase {header.phase}"
-    layered = known and PHASES[Phase(header.phase)].first_layer is not None
-    layer = f" {header.layer}" if layered else ""
-    return f"pass {header.pass_number} {name}{layer}"
+    if header.phase not in PHASES:
+        return f"pass {header.pass_number} phase {header.phase}"
+    phase = Phase(header.phase)
+    layer = "" if PHASES[phase].first_layer is None else f" {header.layer}"
+    return f"pass {header.pass_number} {phase.name}{layer}"
