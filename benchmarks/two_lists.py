@@ -20,6 +20,7 @@ from lpgcn.config import Config
 from lpgcn.data import Split, load
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
+from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 
 Lists = npt.NDArray[np.bool_]
@@ -30,7 +31,7 @@ def profile(split: Split, user: int, seed: int, config: Config) -> Profile:
     degrees = split.train.item_degrees.astype(np.float64)
     return Profile(
         index=user, n_users=split.n_users, n_items=split.n_items, config=config, seed=0,
-        private_seed=seed, train=split.train.items_of(user).astype("<u4").tobytes(), valid=b"",
+        private_seed=seed, train=pack_numbers(split.train.items_of(user)), valid=b"",
         test=b"", popularity=(degrees / degrees.sum()).tobytes(),
     )  # fmt: skip
 

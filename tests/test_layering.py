@@ -17,7 +17,7 @@ import lpgcn
 HOUSE = Path(lpgcn.__file__).parent
 
 FLOORS = [
-    {"errors", "array_types"},
+    {"errors", "array_types", "schedule"},
     {"random", "ragged", "files"},
     {"checkpoints", "terms"},
     {"fixed_point"},

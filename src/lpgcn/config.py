@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
+from lpgcn.schedule import half_cosine
 
 Mode = Literal["centralized", "simulated", "federated"]
 Schedule = Literal["constant", "cosine"]
@@ -290,27 +291,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def changed(self, **values: Any) -> Config:
         """This configuration with other values, checked as if read from a file."""
         return parse({**msgspec.to_builtins(self), **values})
-
-
-def half_cosine(share: float) -> float:
-    """(1 + cos(π·share)) / 2 = cos²(π·share / 2), for a share in [0, 1].
-
-    Libraries round cosines differently; what is trained does not depend on the machine. So it is
-    written down: Taylor's series, of the sine where the cosine is small.
-    """
-    if share > 0.5:
-        sine = _sine(0.5 * math.pi * (1 - share))
-        return sine * sine
-    sine = _sine(0.5 * math.pi * share)
-    return 1 - sine * sine
-
-
-def _sine(x: float) -> float:
-    """Σ (−1)^k x^(2k+1) / (2k+1)!, to the last bit or two for 0 ≤ x ≤ π/4."""
-    total, square = 1.0, x * x
-    for k in range(8, 0, -1):
-        total = 1 - square / (2 * k * (2 * k + 1)) * total
-    return x * total
 
 
 _DEFAULTS: Final[dict[str, Any]] = dict(

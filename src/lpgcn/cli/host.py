@@ -108,8 +108,7 @@ def host(
         people = passengers(split, chosen, state, experiment_seed)
         kept = None
         if experiment_seed is None:
-            beside = credentials_file.with_name(f"{name}.virtual-items")
-            kept = KeptVirtualItems(virtual_items or beside)
+            kept = KeptVirtualItems.beside(credentials_file, name, virtual_items)
         participation = Participation(suite, least_members, items, kept)
         keep_freed_memory()
         # Clients live as long as this process: looking for garbage among a million live objects

@@ -101,8 +101,7 @@ def join(
                 "on one machine are for `lpgcn host`."
             )
         own_name, options = connect_options(credentials_file, broker, name, state)
-        beside = credentials_file.with_name(f"{own_name}.virtual-items")
-        kept = KeptVirtualItems(virtual_items or beside)
+        kept = KeptVirtualItems.beside(credentials_file, own_name, virtual_items)
         participation = Participation(suite, least_members, items, kept)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)

@@ -171,17 +171,13 @@ virtual_items_option = click.option(
     help="File that remembers virtual items for the next run: NAME.virtual-items beside the "
     "credentials, if not given.",
 )
-
-
-def least_members_option(command: Any) -> Any:
-    """For whoever takes part: `join` and `host`."""
-    return click.option(
-        "--least-members",
-        type=click.IntRange(min=LEAST_MEMBERS),
-        default=LEAST_MEMBERS,
-        show_default=True,
-        help="Among how many to be: a term of fewer is refused, and nothing is sent in it.",
-    )(command)
+least_members_option = click.option(
+    "--least-members",
+    type=click.IntRange(min=LEAST_MEMBERS),
+    default=LEAST_MEMBERS,
+    show_default=True,
+    help="Among how many to be: a term of fewer is refused, and nothing is sent in it.",
+)
 
 
 def asked(config_file: Path | None, fields: dict[str, Any]) -> dict[str, Any]:

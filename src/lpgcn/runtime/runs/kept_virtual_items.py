@@ -19,6 +19,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.files import write_atomically
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
+from lpgcn.protocol.wire.reading import pack_numbers
 
 FORMAT: Final = 1
 
@@ -37,23 +38,30 @@ class KeptVirtualItems:
     """Reads the file once, and writes it where more was drawn."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._users = path, _read(path)
+        self._path, self._users, self._more = path, _read(path), False
+
+    @classmethod
+    def beside(cls, credentials: Path, name: str, elsewhere: Path | None) -> KeptVirtualItems:
+        """Those of the carrier with this name, unless they are kept elsewhere."""
+        return cls(elsewhere or credentials.with_name(f"{name}.virtual-items"))
 
     def remembered(self, user: int | str, about: Profile, ids: Ids) -> Profile:
         """The profile with this user's virtual items of all runs, those of this one included."""
         before = self._users.get(str(user), [])
         known = _indices(before, ids)
-        about = msgspec.structs.replace(about, virtual=_packed(known))
+        about = msgspec.structs.replace(about, virtual=pack_numbers(known))
         drawn = draw_virtual_items(about, about.items("train"))
-        new = drawn[~np.isin(drawn, known)]
-        self._users[str(user)] = [*before, *(str(ids[item]) for item in new.tolist())]
-        return msgspec.structs.replace(about, virtual=_packed([*known, *new.tolist()]))
+        new = drawn[~np.isin(drawn, known)].tolist()
+        self._more = self._more or bool(new) or str(user) not in self._users
+        self._users[str(user)] = [*before, *(str(ids[item]) for item in new)]
+        return msgspec.structs.replace(about, virtual=pack_numbers([*known, *new]))
 
     def save(self) -> None:
         """Before anybody is sent a list."""
-        if self._users != _read(self._path):
+        if self._more:
             content = msgspec.json.encode(_File(FORMAT, self._users))
             write_atomically(self._path, content, mode=0o600)
+            self._more = False
 
 
 def _indices(items: list[str], ids: Ids) -> list[int]:
@@ -63,10 +71,6 @@ def _indices(items: list[str], ids: Ids) -> list[int]:
         with suppress(DataError):
             found.append(ids.index_of(item))
     return found
-
-
-def _packed(items: list[int]) -> bytes:
-    return np.array(items, dtype="<u4").tobytes()
 
 
 def _read(path: Path) -> dict[str, list[str]]:

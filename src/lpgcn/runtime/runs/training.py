@@ -107,20 +107,8 @@ def train(
 ) -> Summary:
     """Train, validate, test once, and save everything in the folder `out`.
 
-    `data` is the name of a data set, a `Source`, or data in memory as `make_split` takes it, with
-    its `columns` and `splitting`; such data is kept in the run folder, in files. Features are paths
-    of files, or beside data in memory also data frames, or tuples of ids and a matrix.
-
-    With `resume` the run in `out` goes on from its last checkpoint, with its own configuration,
-    and ends in the same bits as if it had never been interrupted. A finished run is left as it is,
-    unless the configuration has more epochs: then it ends in the bits of a longer run.
-    `workers` is the number of processes over which a federation's clients are spread, `threads`
-    that of the threads of any other run; neither changes a bit, but for methods that need torch.
-    With `transcript` everything that each of its parties receives is written to that file. With
-    `terms`, the log of a federation whose members changed, a centralised run follows it. A
-    checkpoint is written at every validation, about once a minute, and after `checkpoint_every`
-    steps.
-    `engine_for` decides what is trained.
+    `methods.training.train`, which is the public one, says what each of these is; `engine_for`
+    decides what is trained.
     """
     folder = RunFolder(Path(out))
     features = {"user_features": user_features, "item_features": item_features}
