@@ -16,15 +16,9 @@ from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.plan import Plan
 from lpgcn.protocol.client.client import Client
-from lpgcn.protocol.client.newcomer import (
-    Answered,
-    Expectant,
-    KeyHolder,
-    Lister,
-    Newcomer,
-    Placed,
-)
+from lpgcn.protocol.client.newcomer import KeyHolder, Lister, Newcomer
 from lpgcn.protocol.client.party import Party
+from lpgcn.protocol.client.verification import Answered, Expectant, Placed
 from lpgcn.protocol.errors import ReplayedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import (
     NEXT,

@@ -29,12 +29,13 @@ from lpgcn.model.batches import PooledBatch, batches_of
 from lpgcn.model.losses.softmax import Softmax
 from lpgcn.model.sampling import catalogue, places
 from lpgcn.protocol.client import estate
-from lpgcn.protocol.client.newcomer import Answered, Expectant, KeyHolder, _bound
+from lpgcn.protocol.client.newcomer import KeyHolder
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.sealing import Keys, info
 from lpgcn.protocol.client.standing import FORMAT, Former, Nodes, Snapshot, Standing
 from lpgcn.protocol.client.user import Listing
+from lpgcn.protocol.client.verification import Answered, Expectant, _bound
 from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder, restarted
 from lpgcn.protocol.suite import SUITES, Kind
 from lpgcn.protocol.wire import encoding, reading, sizes
