@@ -337,7 +337,7 @@ class Still:
     def silence(self, line: calls.Line, now: float) -> float:
         return 0.0
 
-    def interrupt(self, call: calls.Call) -> None: ...
+    def interrupt(self) -> None: ...
 
     def post(self, batch: Batch) -> None:
         self.posted += batch

@@ -15,11 +15,10 @@ from queue import Empty, SimpleQueue
 from threading import Condition
 from typing import Final, Protocol
 
-import msgspec
-
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.hosts.nats import frames as f
+from lpgcn.runtime.hosts.nats.attendance import Line
 from lpgcn.runtime.hosts.nats.connection import Batch, Connection
 
 WINDOW_BYTES: Final = 16 << 20
@@ -54,15 +53,6 @@ class Interrupted(RunInterruptedError):  # noqa: N818 - an event, after which th
         self.restarted, self.silent = restarted, silent
 
 
-class Presence(msgspec.Struct, frozen=True):
-    """A client that is there."""
-
-    name: str
-    session: str
-    number: int
-    checkpoints: tuple[int, ...]
-
-
 class Events:
     """What an observer is told, in the thread where it happens; this one does not listen."""
 
@@ -75,21 +65,6 @@ class Events:
     def waiting(self, reason: str, seconds: float) -> None: ...
     def disconnected(self) -> None: ...
     def reconnected(self) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Line:
-    """A carrier's session as the server knows it."""
-
-    name: str
-    session: str
-    indices: dict[int, int]
-    presences: dict[int, Presence]
-    heard: float
-    silent: bool = False
-
-    def subject(self, last: str | int) -> str:
-        return f"down.{self.name}.{self.session}.{last}"
 
 
 @dataclass(slots=True, eq=False)
@@ -137,8 +112,8 @@ class Board(Protocol):
         """For how long nothing was heard of a session."""
         ...
 
-    def interrupt(self, call: Call) -> None:
-        """Raise what has happened to members."""
+    def interrupt(self) -> None:
+        """Raise what has happened to members since they were asked, each once."""
         ...
 
 
@@ -193,7 +168,7 @@ class Call:
         self.inbox.put(None)
 
     def run(self, requests: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        self._board.interrupt(self)
+        self._board.interrupt()
         for index, data in requests:
             self._ask(index, data)
             while self._held > HELD_BYTES or not self.inbox.empty():
@@ -288,7 +263,7 @@ class Call:
     def _look_around(self, now: float) -> None:
         """Who came back without its memory, who is silent, what may have been lost?"""
         self._next_look = now + self._period
-        self._board.interrupt(self)
+        self._board.interrupt()
         with self._lock:
             outstanding = list(self.outstanding.values())
             resend, self._resend = self._resend, set()

@@ -1,7 +1,8 @@
 """The server's end of the network: who is there, and a call to many of them at once.
 
 A carrier is a process with one connection and one or many clients. Callbacks run in the
-connection's thread, calls in the caller's; `_changed` is the lock between them.
+connection's thread, calls in the caller's; `_changed` is the lock between them. `attendance` keeps
+the book of who is there.
 """
 
 from __future__ import annotations
@@ -18,15 +19,8 @@ from typing import Any, Final
 from lpgcn import __version__
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats import frames as f
-from lpgcn.runtime.hosts.nats.calls import (
-    Asked,
-    Call,
-    Events,
-    Interrupted,
-    Line,
-    MemberError,
-    Presence,
-)
+from lpgcn.runtime.hosts.nats.attendance import Attendance, Line, Presence
+from lpgcn.runtime.hosts.nats.calls import Asked, Call, Events, Interrupted, MemberError
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
@@ -63,23 +57,17 @@ class Switchboard:
     ) -> None:
         """`about` is asked with the smallest index of a carrier, for all of its clients."""
         self.patience, self.retry, self.events = patience, retry, events or Events()
-        self._about, self._roster = about, roster
+        self._about, self._attendance = about, Attendance(roster)
         self._ping_seconds, self._beat_seconds = ping_seconds, beat_seconds
         self._changed = Condition()
-        self._lines: dict[str, Line] = {}
-        self._places: dict[int, tuple[Line, int]] = {}
         self._challenges: dict[str, _Challenge] = {}
         self._hellos = f.Assembler(limit=64 << 20, memory=128 << 20)
-        self._watched: frozenset[int] = frozenset()
-        self._restarted, self._gone = set[int](), set[int]()
         self._call: Call | None = None
         self._failure: Exception | None = None
         self._finished: f.Finished | None = None
         self._untold: set[str] = set()
         """Names of carriers that have not confirmed that the run is over."""
         self._notices: list[Callable[[], None]] = []
-        self._online: float | None = time.monotonic()
-        """Since when there is a connection."""
         self._requests = itertools.count(secrets.randbits(48))
         self.dropped = 0
         """Answers that nobody waited for: late, or for the second time."""
@@ -98,12 +86,10 @@ class Switchboard:
 
     def present(self) -> dict[int, Presence]:
         """All clients that were heard of within the patience."""
-        now = time.monotonic()
         with self._changed:
             return {
                 index: presence
-                for line in self._lines.values()
-                if self.silence(line, now) <= self.patience
+                for line in self._attendance.heard_within(self.patience)
                 for index, presence in line.presences.items()
             }
 
@@ -141,9 +127,7 @@ class Switchboard:
     def watch_members(self, members: Iterable[int]) -> None:
         """Whose restart or leave interrupts a call, even one that does not ask them."""
         with self._changed:
-            self._watched = frozenset(members)
-            self._restarted.clear()
-            self._gone.clear()
+            self._attendance.watch(members)
 
     def call(self, requests: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Answers as they come, while requests are still being taken; one call at a time."""
@@ -151,14 +135,13 @@ class Switchboard:
             if self._call is not None:
                 raise LpgcnError("a call is under way; end it, or close it, before the next")
             call = self._call = Call(self, self._changed)
-            # What happened to others before this call is no concern of it.
-            self._restarted &= self._watched
-            self._gone &= self._watched
+            self._attendance.begin_call(call.asked)
         try:
             yield from call.run(requests)
         finally:
             with self._changed:
                 self._call = None
+                self._attendance.end_call()
 
     def finish(self, text: str, *, also: Iterable[str] = (), timeout: float = 20.0) -> None:
         """Tell everybody that the run is over, and wait until they have heard it: whoever was heard
@@ -167,14 +150,12 @@ class Switchboard:
         end = time.monotonic() + timeout
         with self._changed:
             self._finished = f.Finished(text)
-            now = time.monotonic()
-            present = [
-                line for line in self._lines.values() if self.silence(line, now) <= self.patience
-            ]
+            present = self._attendance.heard_within(self.patience)
             self._untold = {line.name for line in present} | set(also)
             while self._untold and (now := time.monotonic()) < end and self._failure is None:
-                for name in self._untold & self._lines.keys():
-                    self._say(name, self._lines[name].session, self._finished)
+                lines = self._attendance.lines
+                for name in self._untold & lines.keys():
+                    self._say(name, lines[name].session, self._finished)
                 self._changed.wait(min(1.0, end - now))
 
     def close(self) -> None:
@@ -185,7 +166,7 @@ class Switchboard:
     def address(self, index: int, data: bytes) -> Asked:
         """A request to whoever this index is at present."""
         with self._changed:
-            place = self._places.get(index)
+            place = self._attendance.place(index)
         if place is None:
             raise Interrupted(frozenset(), frozenset([index]))
         line, number = place
@@ -193,20 +174,15 @@ class Switchboard:
         return Asked(next(self._requests), index, line, data, up, line.subject(number))
 
     def silence(self, line: Line, now: float) -> float:
-        """For how long nothing was heard, as far as we could have heard it."""
-        return 0.0 if self._online is None else now - max(line.heard, self._online)
+        return self._attendance.silence(line, now)
 
-    def interrupt(self, call: Call) -> None:
-        """Raise what has happened to members; each is told once."""
+    def interrupt(self) -> None:
+        """Raise what has happened to members."""
         self._raise_failure()
         with self._changed:
-            concerned = self._watched | call.asked
-            restarted, gone = self._restarted & concerned, self._gone & concerned
-            if not restarted and not gone:
-                return
-            self._restarted.clear()
-            self._gone.clear()
-        raise Interrupted(frozenset(restarted), frozenset(gone))
+            restarted, gone = self._attendance.take_changes()
+        if restarted or gone:
+            raise Interrupted(restarted, gone)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -221,12 +197,12 @@ class Switchboard:
 
     def lose_connection(self) -> None:
         with self._changed:
-            self._online = None
+            self._attendance.disconnect()
         self.events.disconnected()
 
     def regain_connection(self) -> None:
         with self._changed:
-            self._online = time.monotonic()
+            self._attendance.reconnect()
             self._changed.notify_all()
         self.send_again()
         self.events.reconnected()
@@ -254,7 +230,7 @@ class Switchboard:
             # The broker sees to the name alone, and a session is told to the operator, too.
             _logger.warning("%s: no carrier says anything there", f.shown(subject))
             return
-        line = self._lines.get(name)
+        line = self._attendance.lines.get(name)
         known = line is not None and line.session == session
         if line is not None and known:
             line.heard = time.monotonic()
@@ -328,7 +304,7 @@ class Switchboard:
                 )
 
     def _greet(self, name: str, session: str, hello: f.Hello) -> None:
-        line = self._lines.get(name)
+        line = self._attendance.lines.get(name)
         numbers = {offer.number for offer in hello.clients}
         if self._finished is not None:
             self._say(name, session, self._finished)
@@ -366,58 +342,24 @@ class Switchboard:
 
     def _admit(self, name: str, session: str, hello: f.Hello) -> None:
         """A new session, or the same once more."""
-        indices = self._roster.assign_all(name, hello.clients)
-        presences = {
-            indices[offer.number]: Presence(name, session, offer.number, offer.checkpoints)
-            for offer in hello.clients
-        }
-        line = self._lines.get(name)
-        if line is not None and line.session == session:
-            self._leave(line.presences.keys() - presences.keys())
-            line.indices, line.presences = indices, presences
-            if self._call is not None:
-                self._call.resend_soon(line)
-        else:
-            if line is not None:
-                self._restarted |= self._concerned(line.presences.keys() & presences.keys())
-                self._leave(line.presences.keys() - presences.keys())
-            line = self._lines[name] = Line(name, session, indices, presences, time.monotonic())
-            self._restarted |= self._gone & presences.keys()
-            self._gone -= presences.keys()
+        line, new = self._attendance.admit(name, session, hello.clients)
+        if new:
             self._notice(self.events.joined, line)
-        self._places |= {index: (line, number) for number, index in indices.items()}
-        self._say(name, session, f.Welcome(f.VERSION, self._about(min(presences)), indices))
+        elif self._call is not None:
+            self._call.resend_soon(line)
+        about = self._about(min(line.presences))
+        self._say(name, session, f.Welcome(f.VERSION, about, line.indices))
         self._wake()
 
     def _part_with(self, line: Line, numbers: Iterable[int]) -> None:
-        leaving = {line.indices[number] for number in numbers if number in line.indices}
-        self._leave(leaving)
-        self._notices.append(lambda: self.events.left(line.name, tuple(sorted(leaving))))
-        line.indices = {n: index for n, index in line.indices.items() if index not in leaving}
-        line.presences = {i: one for i, one in line.presences.items() if i not in leaving}
-        if not line.presences:
-            del self._lines[line.name]
+        leaving = self._attendance.part_with(line, numbers)
+        self._notices.append(lambda: self.events.left(line.name, leaving))
         self._wake()
 
-    def _leave(self, indices: Iterable[int]) -> None:
-        indices = set(indices)
-        self._gone |= self._concerned(indices)
-        for index in indices:
-            del self._places[index]
-
-    def _concerned(self, indices: Iterable[int]) -> set[int]:
-        """Those of them whose fate a call wants to know."""
-        asked = set[int]() if self._call is None else self._call.asked
-        return {index for index in indices if index in self._watched or index in asked}
-
     def _look_for_silent(self) -> None:
-        now = time.monotonic()
         with self._changed:
-            for line in self._lines.values():
-                silence = self.silence(line, now)
-                if silence > _SILENT_BEATS * self._beat_seconds and not line.silent:
-                    line.silent = True
-                    self._notice(self.events.silent, line)
+            for line in self._attendance.fall_silent(_SILENT_BEATS * self._beat_seconds):
+                self._notice(self.events.silent, line)
             # Somebody may be waiting for who is present, which time alone changes, too.
             self._changed.notify_all()
         self._tell(None)
