@@ -14,8 +14,8 @@ from lpgcn.protocol.server.topology import Topology
 from lpgcn.ragged import Ragged
 
 LISTED = [[0, 1, 2], [1, 2], [2, 0], [0, 2, 3]]
-"""What clients 0 to 3 list. Item 0 of client 2 is virtual, which the server does not know; item 4
-is listed by nobody."""
+"""What clients 0 to 3 list; item 4 is listed by nobody. With α > 0 item 0 of client 2 is virtual,
+which the server does not know."""
 OWNER = [0, 1, 1, 0, 1]
 """Convolution-clients are 0, with items 0 and 3, and 1, with items 1, 2 and 4."""
 CONFIG = Config(model="lightgcn", layers=2, dim=3)
@@ -45,7 +45,7 @@ EVERY_UP = (
     # Algorithm 6, line 7: client 0 its ordinary items 1, 2, and its neighbours 2, 3;
     #                      client 1 no ordinary items, and its neighbours 0, 2, 3.
     + 2 * (2 + 2 + 0 + 3)
-    # Algorithm 6, line 12: client 2 items 2, 0 (the virtual one too); client 3 items 0, 2, 3.
+    # Algorithm 6, line 12: client 2 items 2, 0 (a virtual one too); client 3 items 0, 2, 3.
     + 2 * (2 + 3)
 )
 EVERY_DOWN = (
@@ -101,6 +101,17 @@ def test_what_clients_of_the_batch_have_in_common_is_added_up_by_the_server() ->
     )
 
 
+def test_with_virtual_items_nothing_is_added_up_by_the_server() -> None:
+    """What it would not know to leave out it forwards: Eq. 16 for the two items of each of the
+    batch's clients, Eqs. 24 and 25 for all that was sent up."""
+    batch, config = batch_of((0, 4), (2, 4)), CONFIG.changed(virtual_items="1")
+    up, down = counted(batch)
+    layers = 2
+    sent_up = (2 + 2 + 3) + (2 + 3)  # Algorithm 6, lines 7 and 12: ordinary items, neighbours.
+    summed = 5 + 4  # Items and users.
+    assert counted(batch, config) == (up, down + (2 + 2) - 3 + layers * (sent_up - summed))
+
+
 def test_users_that_are_built_cost_a_vector_for_everything_that_is_listed() -> None:
     batch = batch_of((0, 3), (0, 4), (2, 3), (0, 3))
     listed = 3 + 2 + 2 + 3  # Algorithm 7, lines 11 and 16: the owner's own and virtual ones too.
@@ -126,6 +137,7 @@ def by_loops(
         for client in clients
     }
     negatives = {client: {item for user, item in samples if user == client} for client in clients}
+    forwarded = config.virtual_items != "0"
     batch = {user for user, _ in samples}
     up = sum(len(owned[client]) for client in clients)
     down = sum(len(ordinary[client]) for client in clients)
@@ -134,12 +146,14 @@ def by_loops(
             up += 1 + len(owned[client])  # Algorithm 4, forward.
             down += len(near[client]) + len(ordinary[client])
             up += len(ordinary[client]) + len(near[client])  # Algorithm 6, backward.
-            down += len(owned[client]) + 1
+            down += 0 if forwarded else len(owned[client]) + 1
+            down += len(ordinary[client]) + len(near[client]) if forwarded else 0
     for client in batch:
         down += len(negatives[client]) * (config.layers + 1)
         up += len(ordinary[client]) + len(negatives[client]) * (config.layers + 1)
     for item in items:
-        down += any(item in ordinary[client] for client in batch)
+        gradients = [item in ordinary[client] for client in batch]
+        down += sum(gradients) if forwarded else any(gradients)
         down += any(item in negatives[client] for client in batch) * (config.layers + 1)
     if config.model == "lightgcn+":
         up += sum(map(len, listed))
@@ -155,6 +169,7 @@ def test_any_graph_is_counted_as_by_loops(data: st.DataObject) -> None:
     owner = [data.draw(client) for _ in range(n_items)]
     samples = data.draw(st.lists(st.tuples(client, item), min_size=1, max_size=9))
     model = data.draw(st.sampled_from(["lightgcn", "lightgcn+"]))
-    config = CONFIG.changed(model=model, layers=data.draw(st.integers(1, 4)))
+    layers, alpha = data.draw(st.integers(1, 4)), data.draw(st.sampled_from(["0", "2", "1.0x"]))
+    config = CONFIG.changed(model=model, layers=layers, virtual_items=alpha)
     found = paper_traffic(routes_of(listed, owner), config, batch_of(*samples))
     assert (found.up, found.down) == by_loops(listed, owner, samples, config)

@@ -36,7 +36,9 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     `entries` are the listed items that another client owns, virtual ones included: the paper sends
     for these too, since the server must not know which are virtual (Algorithm 7, lines 11 and 16).
     Algorithm 9 says "each client u ∈ U"; a client without training pairs P_u has no loss, so that
-    lines 8 and 11 are read as about the clients of the batch, as in our own count.
+    lines 8 and 11 are read as about the clients of the batch, as in our own count. The server adds
+    gradients up and forwards the sums (Eqs. 16, 24 and 25); with virtual items it must not, and
+    forwards each of them to the client that adds them up without the virtual ones.
     """
     layers, items, n = config.layers, topology.n_items, topology.n_clients
     users, places = _samples(batch, n)
@@ -54,8 +56,12 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     down = entries * (1 + layers)  # Algorithm 1, line 6, and Algorithm 4, line 11.
     down += layers * neighbours  # Algorithm 4, line 6.
     down += negatives  # Algorithm 9, line 1.
-    down += len(np.unique(of_batch)) + aggregated  # Algorithm 9, lines 11 and 12.
-    down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
+    if config.alpha == (0, 0.0):
+        down += len(np.unique(of_batch))  # Algorithm 9, line 11.
+        down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
+    else:
+        down += len(of_batch) + layers * (entries + neighbours)  # The same lines.
+    down += aggregated  # Algorithm 9, line 12.
     if backbone_of(config).builds_users:
         listed = len(topology.listed.values)
         up += listed  # Algorithm 7, line 11.
