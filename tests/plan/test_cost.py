@@ -35,7 +35,7 @@ def test_costs_are_the_papers_formulas(neighbours, graph: TokenGraph, data: st.D
 
 
 def test_the_papers_example_of_three_clients() -> None:
-    # Clients 0: {0, 1}, 1: {1}, 2: {1, 2}; 0 owns item 0 and 2 owns the others (paper, Figure 5).
+    # Clients 0: {0, 1}, 1: {1}, 2: {1, 2}; 0 owns item 0 and 2 owns the others (paper, Figure 7).
     graph = TokenGraph(Ragged(np.array([0, 2, 3, 5]), np.array([0, 1, 1, 1, 2])), 3)
     found = cost(graph, Plan(np.array([0, 2, 2]), "paper"), layers=1, dimension=1)
     assert (found.neighbours, found.load_max, found.convolution_clients) == (2, 2, 2)

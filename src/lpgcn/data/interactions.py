@@ -73,6 +73,6 @@ class Interactions:
 
     @cached_property
     def edge_weights(self) -> npt.NDArray[np.float64]:
-        """(|I_u||U_i|)^-½ for every pair, by which LightGCN's sums are weighted (Eq. 1)."""
+        """(|I_u||U_i|)^-½ for every pair, by which LightGCN's sums are weighted (Eqs. 1 and 2)."""
         product = self.user_degrees[self.users] * self.item_degrees[self.items]
         return 1 / np.sqrt(product.astype(np.float64))

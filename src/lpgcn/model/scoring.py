@@ -19,7 +19,7 @@ def scoring(items: Floats, exponent: float, kernels: Kernels) -> Floats:
 
     p = 1 is the inner product (Eq. 4), p = 0 ranks by the cosine. The loss that is trained on
     cosines says nothing about lengths: the graph makes them, longer for items with many users,
-    whose sum is divided by √|U_i| only (Eq. 1). How much of that a ranking takes is a setting.
+    whose sum is divided by √|U_i| only (Eq. 2). How much of that a ranking takes is a setting.
     """
     if exponent == 1:
         return items
