@@ -83,8 +83,8 @@ def verify(
     Recall@5, NDCG@5 and the largest difference of any metric, of the loss or of any parameter from
     the centralised run. Without --all that is one model, suite, plan and number of virtual items;
     with it LightGCN and LightGCN+, suite sealed with three plans and paper with one, no virtual
-    items and as many as real ones, or only what --model, --suite, --virtual-items and --planner name; other backbones
-    one by one, with --model. A backbone is first asked on its own whether its
+    items and as many as real ones, or only what --model, --suite, --virtual-items and --planner
+    name; other backbones one by one, with --model. A backbone is first asked on its own whether its
     derivatives are those of finite differences, and of autograd if torch is installed, and its rows
     the same alone and in a table. The exit code is 1 if that is
     not so, or if any difference is not zero.
