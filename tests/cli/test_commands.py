@@ -105,7 +105,9 @@ def test_recommend_gives_what_the_library_gives(demo: Path) -> None:
 def test_lists_are_measured_beside_their_hits(demo: Path) -> None:
     found = report("evaluate", demo, "--at", "5")["lists"]
     split, model = lpgcn.load("demo"), lpgcn.Recommender.load(demo)
-    batch = model.recommend_batch([split.user_ids[u] for u in np.unique(split.test.users)], 5)
+    # A measurement leaves training items out only.
+    ranked = replace(model, heldout=None)
+    batch = ranked.recommend_batch([split.user_ids[u] for u in np.unique(split.test.users)], 5)
     items, counts = np.unique(split.item_ids.indices_of(batch.items.tolist()), return_counts=True)
     assert found["coverage@5"] == len(items) / split.n_items
     mean = (split.train.item_degrees[items] * counts).sum() / counts.sum()
@@ -167,13 +169,18 @@ def test_recommend_to_everybody(
 def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> None:
     """A client's own folder has vectors of its user and of all items."""
     whole = lpgcn.Recommender.load(demo)
-    own = whole.seen.items_of(6)
+    assert whole.heldout is not None
+    trained, heldout = (
+        Interactions.from_pairs([0] * len(own), own, 1, whole.card.n_items)
+        for own in (whole.seen.items_of(6), whole.heldout.items_of(6))
+    )
     alone = replace(
         whole,
         card=msgspec.structs.replace(whole.card, n_users=1),
         scorer=Vectors(whole.vectors.users[6:7], whole.vectors.items),
         user_ids=Ids.of([whole.user_ids[6]]),
-        seen=Interactions.from_pairs([0] * len(own), own, 1, whole.card.n_items),
+        seen=trained,
+        heldout=heldout,
     )
     alone.save(tmp_path / "client" / "model")
     found = report("recommend", tmp_path / "client", "-k", "4")
@@ -442,3 +449,19 @@ def test_help_imports_nothing_heavy() -> None:
     command = [sys.executable, "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_does_not_fit_into_memory_is_an_error_with_advice(tmp_path: Path) -> None:
+    done = run("train", "demo", "--dim", 10**12, "--out", tmp_path / "run")
+    assert done.exit_code == 2
+    assert "not enough memory" in done.stderr and "lower --dim" in done.stderr
+
+
+def test_an_error_is_told_where_standard_output_takes_nothing(demo: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lpgcn", "recommend", demo, "--user", "nobody", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr

@@ -100,11 +100,15 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path, uninterrupted: dict[
     assert found["metrics"][-1] == uninterrupted["metrics"][-1]
 
 
-def test_control_c_says_how_to_go_on(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("how", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_control_c_says_how_to_go_on(
+    tmp_path: Path, uninterrupted: dict[str, Any], how: signal.Signals, exit_code: int
+) -> None:
+    """So does what a service manager sends."""
     out = tmp_path / "a folder"
     asked = ["train", "demo", *OFTEN, "--out", out]
-    code, said = stop_when(lambda: has_checkpoint(out), signal.SIGINT, *asked)
-    assert code == 130
+    code, said = stop_when(lambda: has_checkpoint(out), how, *asked)
+    assert code == exit_code
     last = said.splitlines()[-1]
     assert last.startswith("stopped: continue with: lpgcn ")
     assert "Traceback" not in said

@@ -545,7 +545,15 @@ def test_a_state_of_another_run_is_refused_by_the_server(
     field, state = finished.field, finished.field.folder / "run"
     done = lpgcn(*field.serving(state, 6, "--lr", "0.5"))
     assert done.exit_code == 2
-    assert "another configuration or catalogue" in done.stderr and "--state" in done.stderr
+    assert "with another lr; go on with" in done.stderr and "--state" in done.stderr
+
+
+def test_a_server_of_what_is_no_backbone_waits_for_nobody(
+    finished: Finished, tmp_path: Path
+) -> None:
+    done = lpgcn(*finished.field.serving(tmp_path / "state", 6, "--model", "popular"))
+    assert done.exit_code == 2
+    assert "'popular', which is no backbone" in done.stderr and "members" not in done.stderr
 
 
 def test_a_state_of_another_run_is_refused_by_the_client(
@@ -641,6 +649,17 @@ def test_an_invitation_needs_a_name(field: Field, mine: Path, tmp_path: Path) ->
     field.made.invite().save(path)
     done = join(path, mine, "--state", tmp_path / "me")
     assert done.exit_code == 2 and "--name" in done.stderr
+
+
+def test_up_writes_over_nothing(tmp_path: Path) -> None:
+    data, mine = tmp_path / "tiny.csv", tmp_path / "mine" / "catalogue.txt"
+    data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))
+    mine.parent.mkdir()
+    mine.write_text("my own")
+    done = lpgcn("federation", "up", "tiny", "--train", data, *SMALL, "--out", mine.parent)
+    assert done.exit_code == 2 and "has files already" in done.stderr
+    assert [path.name for path in mine.parent.iterdir()] == ["catalogue.txt"]
+    assert mine.read_text() == "my own"
 
 
 def test_up_goes_on_in_its_folder_and_points_to_it(tmp_path: Path) -> None:

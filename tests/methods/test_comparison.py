@@ -175,6 +175,22 @@ def test_a_run_with_other_settings_is_refused_every_time_and_left_as_it_is(
         assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
 
 
+@pytest.mark.parametrize("more", [["--dim", "5"], ["--epochs", "2"]])
+def test_a_finished_run_in_the_way_is_an_error_and_the_table_stays(
+    compared: Path, tastes: Path, tmp_path: Path, more: list[str]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(compared / "out" / "fedmf" / "seed-0", out / "fedmf" / "seed-0")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    done = compare(
+        "--train", str(tastes), "--models", "fedmf", "--epochs", "3", "--dim", "4", *more,
+        "--out", str(out), "--resume", "--threads", "1", "--metrics", "recall@2",
+    )  # fmt: skip
+    assert done.exit_code == 2
+    assert "has a finished run with other settings or data" in done.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def test_settings_of_nobody_are_refused(tmp_path: Path) -> None:
     (tmp_path / "brp.toml").write_text("lr = 0.1\n")
     with pytest.raises(MethodError, match=r"brp.toml has the settings of no model"):

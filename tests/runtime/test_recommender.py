@@ -66,6 +66,48 @@ def test_recommends_the_best_items_that_a_user_does_not_have(seed: int, k: int, 
     assert [one.score for one in found] == pytest.approx([scores[item] for item in best])
 
 
+@given(st.integers(0, 2**32), st.integers(0, 4))
+def test_what_was_held_out_is_not_recommended(seed: int, user: int) -> None:
+    model = made(seed)
+    pairs = np.random.default_rng(seed + 1).random((5, 9)) < 0.3
+    heldout = Interactions.from_pairs(*pairs.nonzero(), 5, 9)
+    had = {*model.seen.items_of(user).tolist(), *heldout.items_of(user).tolist()}
+    knowing = replace(model, heldout=heldout)
+    every = {10 * item for item in set(range(9)) - had}
+    assert {one.item for one in knowing.recommend(f"user {user}")} == every
+    many = knowing.recommend_batch([f"user {user}"])
+    assert set(many.items) == every
+    assert len(knowing.recommend(f"user {user}", keep_seen=True)) == 9
+
+
+@pytest.mark.parametrize("ids", ["12", b"12"])
+def test_the_letters_of_a_string_are_no_ids(ids: Any) -> None:
+    model = made()
+    for ask in (
+        lambda: model.recommend(history=ids),
+        lambda: model.recommend("user 0", items=ids),
+        lambda: model.recommend("user 0", exclude=ids),
+        lambda: model.score("user 0", ids),
+        lambda: model.recommend_batch(ids),
+    ):
+        with pytest.raises(ModelError, match="several ids are expected; give \\["):
+            ask()
+
+
+def test_saving_overwrites_nothing_unasked(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "config.json").write_text("my own")
+    with pytest.raises(ModelError, match=r"has files already, such as config\.json"):
+        made().save(mine)
+    assert (mine / "config.json").read_text() == "my own"
+    made(1).save(tmp_path / "run" / "model")
+    with pytest.raises(ModelError, match="folder of a run"):
+        made().save(tmp_path / "run", overwrite=True)
+    made(2).save(tmp_path / "run" / "model", overwrite=True)
+    assert Recommender.load(tmp_path / "run").recommend("user 0") == made(2).recommend("user 0")
+
+
 @settings(
     deadline=None,
     max_examples=40,
@@ -178,7 +220,7 @@ def test_a_user_that_is_not_there() -> None:
 
 
 def test_a_model_survives_its_folder(tmp_path: Path) -> None:
-    model = made()
+    model = replace(made(), heldout=made(1).seen)
     model.save(tmp_path / "model")
     for folder in (tmp_path, tmp_path / "model", str(tmp_path)):
         loaded = Recommender.load(folder)
@@ -187,6 +229,7 @@ def test_a_model_survives_its_folder(tmp_path: Path) -> None:
         assert np.array_equal(loaded.vectors.users, model.vectors.users)
         assert np.array_equal(loaded.vectors.items, model.vectors.items)
         assert np.array_equal(loaded.seen.keys, model.seen.keys)
+        assert np.array_equal(loaded.heldout.keys, made(1).seen.keys)  # type: ignore[union-attr]
         assert loaded.folding is not None
         assert np.array_equal(loaded.folding, model.folding)
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == list(FILES)
@@ -212,7 +255,7 @@ def test_a_single_bit_that_flipped_is_an_error(
     tmp_path_factory: pytest.TempPathFactory, name: str, place: float, bit: int
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "flipped"
-    made().save(folder)
+    made().save(folder, overwrite=True)
     content = bytearray((folder / name).read_bytes())
     content[int(place * len(content))] ^= 1 << bit
     (folder / name).write_bytes(content)

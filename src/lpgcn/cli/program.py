@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NoReturn
 
 import click
 
 from lpgcn.cli.terminal import print_json, say
 from lpgcn.errors import LpgcnError
 
+_SIGTERM_EXIT: Final = 128 + signal.SIGTERM
+
 
 class Stopped(click.ClickException):
-    """Somebody pressed Ctrl-C."""
+    """Somebody pressed Ctrl-C, or sent SIGTERM."""
 
     exit_code = 130
 
@@ -29,8 +34,9 @@ class Program(click.Group):
     def main(self, args: Sequence[str] | None = None, *other: Any, **options: Any) -> NoReturn:
         arguments = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
+        terminated: list[int] = []
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _ending_on_sigterm(terminated):
                 _show_warnings()
                 sys.exit(super().main(arguments, *other, **options) or 0)
         except click.exceptions.NoArgsIsHelpError as help_wanted:
@@ -38,17 +44,39 @@ class Program(click.Group):
             sys.exit(help_wanted.exit_code)
         except click.Abort:
             error: Exception = Stopped("nothing is left to continue")
-        except (click.ClickException, LpgcnError, OSError) as raised:
+        except (click.ClickException, LpgcnError, OSError, MemoryError) as raised:
             error = raised
         if "--json" in arguments:
-            print_json({"error": {"type": type(error).__name__, "message": _message(error)}})
-        label = "stopped" if isinstance(error, Stopped) else "error"
-        say(_message(error), style="red", label=label)
-        sys.exit(getattr(error, "exit_code", 2))
+            # Where standard output takes nothing, the message below is all that can be said.
+            with suppress(OSError):
+                print_json({"error": {"type": type(error).__name__, "message": _message(error)}})
+        stopped = isinstance(error, Stopped)
+        say(_message(error), style="red", label="stopped" if stopped else "error")
+        sys.exit(_SIGTERM_EXIT if stopped and terminated else getattr(error, "exit_code", 2))
+
+
+@contextmanager
+def _ending_on_sigterm(told: list[int]) -> Iterator[None]:
+    """What a service is stopped with ends a command as Ctrl-C does; `told` has the signal then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> NoReturn:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _message(error: Exception) -> str:
     """One message; for a wrong option also where to look."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}; lower --dim, or use fewer users and items"
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
         return f"the system refused{where}: {error.strerror or error}; check the place"

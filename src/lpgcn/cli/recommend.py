@@ -43,7 +43,7 @@ Examples:
 @click.option("-k", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--only", type=Names(), metavar="IDS", help="Rank these items only.")
 @click.option("--exclude", type=Names(), metavar="IDS", default=(), help="Never these items.")
-@click.option("--keep-seen", is_flag=True, help="Also items that the user has in training.")
+@click.option("--keep-seen", is_flag=True, help="Also items that the user has.")
 @click.option(
     "--format",
     "kind",
@@ -74,7 +74,7 @@ def recommend(
     """Recommend items to a user, to a new one with these items, or to everybody.
 
     DIR is the folder of a finished run, or of a client of a federation, which has one user only.
-    Items that the user has in training are left out.
+    Items that the user has, in training or held out, are left out.
     """
     from lpgcn.runtime.runs.saved_model import Recommender
 

@@ -135,7 +135,12 @@ Examples:
 @config_option
 @serving_options
 @json_option
-@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="In experiments only.  [default: drawn at random, and kept in the run folder]",
+)
+@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience", "seed"))
 def serve(
     folder: Path,
     broker: str,
@@ -162,6 +167,7 @@ def serve(
     """
     from lpgcn.cli.logs import telling
     from lpgcn.cli.serving_display import observed
+    from lpgcn.model.backbones import class_of
     from lpgcn.runtime.hosts.nats.authority import FederationFolder
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
@@ -173,12 +179,14 @@ def serve(
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         wanted = asked(config_file, fields)
         config = Config().changed(**{"seed": secret_seed(state), **wanted})
+        class_of(config.model)  # Before anybody waits for members.
         federation, items = FederationFolder(folder), Catalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
         serving = Serving(
             clients, silence, on_missing, checkpoint_every,
             least_members=least_members, least_change=least_change,
         )  # fmt: skip
+        _tell_of_lists(log, config)
         try:
             if broker == "embedded":
                 stack.enter_context(Broker(federation.config, log=state / "broker.log"))
@@ -197,6 +205,15 @@ def serve(
         print_json({"state": str(state), **msgspec.to_builtins(summary)})
     else:
         show_summary(summary, state)
+
+
+def _tell_of_lists(log: EventLog | None, config: Config) -> None:
+    """The default hides nothing in lists, which whoever decides should know."""
+    if log is None and config.alpha == (0, 0.0):
+        say(
+            "there are no virtual items: this server sees who has which items, if not their "
+            "names; --virtual-items 1.0x hides them among as many others (docs/PRIVACY.md)"
+        )
 
 
 def _tell_broker(log: EventLog | None, urls: tuple[str, ...]) -> None:

@@ -73,12 +73,14 @@ def up(
     from lpgcn.cli.logs import telling
     from lpgcn.cli.serving_display import observed
     from lpgcn.data.features import sized
+    from lpgcn.model.backbones import class_of
     from lpgcn.runtime.runs.local_network import LocalNetwork
     from lpgcn.runtime.runs.serving import Serving
 
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         config = Config().changed(**asked(config_file, fields), mode="federated")
+        class_of(config.model)  # Before anybody waits for members.
         source = source_asked(dataset, fields).resolved()
         split = source.open()
         config = sized(config, split)

@@ -44,6 +44,15 @@ class Interactions:
             user, item = np.divmod(key[is_first], n_items)
         return cls(user, item, n_users, n_items)
 
+    def merged(self, other: Interactions) -> Interactions:
+        """The pairs of either, of the same users and items."""
+        return Interactions.from_pairs(
+            np.concatenate((self.users, other.users)),
+            np.concatenate((self.items, other.items)),
+            self.n_users,
+            self.n_items,
+        )
+
     def __len__(self) -> int:
         return self.users.size
 

@@ -63,8 +63,9 @@ class Model:
         model._config, model._recommender = found.card.config, found
         return model
 
-    def save(self, folder: Path | str) -> None:
-        self.recommender.save(folder)
+    def save(self, folder: Path | str, *, overwrite: bool = False) -> None:
+        """To a folder of its own; a model that is there already only if it may be overwritten."""
+        self.recommender.save(folder, overwrite=overwrite)
 
     @property
     def config(self) -> Config:

@@ -101,6 +101,23 @@ def finished(entry: Entry, out: Path, fingerprint: str) -> Summary | None:
     return summary
 
 
+def in_the_way(entries: Sequence[Entry], out: Path, fingerprint: str) -> Entry | None:
+    """One whose folder has a finished run of other settings or data; it may be a shorter one, if
+    its beginning is the same."""
+    for entry in entries:
+        summary = RunFolder(entry.folder(out)).summary()
+        if summary is None or finished(entry, out, fingerprint) is not None:
+            continue
+        saved = summary.config
+        if saved is None:
+            return entry
+        may_go_on = entry.config.epochs > saved.epochs and saved.schedule == "constant"
+        same = entry.config.changed(epochs=saved.epochs) == saved
+        if summary.fingerprint != fingerprint or not (may_go_on and same):
+            return entry
+    return None
+
+
 def read_outcomes(entries: Sequence[Entry], out: Path, fingerprint: str) -> list[Outcome]:
     """Of all that are planned, whether they have begun or not."""
     found = []

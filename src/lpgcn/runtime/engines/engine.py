@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from lpgcn.config import Config
@@ -111,9 +110,4 @@ def masked_items(split: Split, config: Config, part: Part) -> Interactions:
     """The items that a ranking leaves out: the training items, on request the validation items."""
     if part == "valid" or config.mask == "train":
         return split.train
-    return Interactions.from_pairs(
-        np.concatenate((split.train.users, split.valid.users)),
-        np.concatenate((split.train.items, split.valid.items)),
-        split.n_users,
-        split.n_items,
-    )
+    return split.train.merged(split.valid)

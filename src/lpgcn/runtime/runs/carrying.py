@@ -195,7 +195,8 @@ class Vehicle:
         """What a client needs to recommend without the server."""
         assert self.about is not None, "clients are made when they are let in"
         one = self._passengers[number]
-        _model(one, self.about, user, items, seen).save(one.folder / "model", mode=0o600)
+        model = _model(one, self.about, user, items, seen)
+        model.save(one.folder / "model", overwrite=True, mode=0o600)
 
     def fingerprints(self) -> set[str]:
         """Of the key directories that the clients were given."""
@@ -212,8 +213,13 @@ def _model(one: Passenger, about: About, user: Floats, items: Floats, seen: Int6
         n_users=1,
         n_items=len(ids),
     )
-    mine = Interactions.from_pairs(np.zeros(len(seen), dtype=np.int64), seen, 1, len(ids))
-    return Recommender(card, Vectors(user, items), Ids(np.array([one.user])), ids, mine)
+    heldout = ids.indices_of([*one.parts["valid"], *one.parts["test"]])
+    trained, besides = (
+        Interactions.from_pairs(np.zeros(len(some), dtype=np.int64), some, 1, len(ids))
+        for some in (seen, heldout)
+    )
+    mine = Ids(np.array([one.user]))
+    return Recommender(card, Vectors(user, items), mine, ids, trained, heldout=besides)
 
 
 def carry(

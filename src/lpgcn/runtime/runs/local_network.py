@@ -31,6 +31,10 @@ from lpgcn.runtime.runs.source import Source
 _SECONDS_TO_END = 30.0
 
 
+class LocalNetworkError(LpgcnError):
+    """A folder that is in the way."""
+
+
 class HostError(LpgcnError):
     """A host process ended before the run was over."""
 
@@ -50,6 +54,11 @@ class LocalNetwork:
         path = self.folder / "federation"
         if path.exists():
             return FederationFolder(path)
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise LocalNetworkError(
+                f"{self.folder} has files already, and no federation of this kind; give a folder "
+                "that is empty or does not exist, or that of a run to go on with"
+            )
         made = FederationFolder.create(path, name=self._split.name, port=free_port())
         for credentials in made.enrol_all(self.names):
             credentials.save(self.credentials(credentials.name))

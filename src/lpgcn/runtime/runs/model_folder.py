@@ -70,6 +70,18 @@ class _ModelIds(msgspec.Struct, frozen=True):
     items: list[int | str]
 
 
+def check_model_folder(folder: Path, *, overwrite: bool) -> None:
+    """Nothing is written over unasked, nor beside a run's model, which would be found first."""
+    found = sorted(one.name for one in folder.iterdir()) if folder.exists() else []
+    if "model" in found:
+        raise ModelError(f"{folder} is the folder of a run; give a folder of its own to the model")
+    if found and not overwrite:
+        raise ModelError(
+            f"{folder} has files already, such as {found[0]}; choose another folder, or give "
+            "overwrite=True to replace an older model"
+        )
+
+
 def write_model(
     folder: Path, card: ModelCard, arrays: Arrays, user_ids: Ids, item_ids: Ids, *, mode: int
 ) -> None:

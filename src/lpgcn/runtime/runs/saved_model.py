@@ -33,8 +33,10 @@ from lpgcn.runtime.engines.engine import Part, masked_items
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs.model_folder import (
     FORMAT,
+    Arrays,
     ModelCard,
     ModelError,
+    check_model_folder,
     read_model,
     write_model,
 )
@@ -63,6 +65,13 @@ class Recommender:
     seen: Interactions
     folding: Floats | None = None
     """F of `model.folding`, where users who were not there in training can be told from items."""
+    heldout: Interactions | None = None
+    """What users have besides, held out to validate and test."""
+
+    @cached_property
+    def had(self) -> Ragged:
+        """What each user has: nobody is recommended that again."""
+        return (self.seen if self.heldout is None else self.seen.merged(self.heldout)).by_user
 
     @property
     def vectors(self) -> Vectors:
@@ -109,9 +118,8 @@ class Recommender:
         exclude: Collection[int | str] = (),
         keep_seen: bool = False,
     ) -> list[Recommendation]:
-        """The k items with the highest score y_ui among those that the user does not have in
-        training. What was held out to validate and test may be among them: to leave that out, too,
-        give it in `exclude`, or train with a `splitting` that holds little out.
+        """The k items with the highest score y_ui among those that the user does not have, in
+        training or held out.
 
         Who was not there in training is known by its `history`, the items that it has, instead of
         an id. Only `items` are ranked if they are given, never those in `exclude`; with `keep_seen`
@@ -124,7 +132,7 @@ class Recommender:
             row, seen = np.array([0]), Ragged.single(self._indices(history))
         elif user is not None:
             scorer, row = self.ranking, np.array([self.user_ids.index_of(user, "user")])
-            seen = self.seen.by_user.only(row)
+            seen = self.had.only(row)
         else:
             raise ModelError("found no user; give the id of one, or the items of a new one")
         masked = _NOTHING if keep_seen else seen
@@ -147,8 +155,8 @@ class Recommender:
         """What `recommend` says, for many users at once; for all of them if none are given."""
         rows = np.arange(len(self.user_ids))
         if users is not None:
-            rows = self.user_ids.indices_of(users, "user")
-        seen = self.seen.by_user.only(rows)
+            rows = self.user_ids.indices_of(_several(users), "user")
+        seen = self.had.only(rows)
         masked = Ragged.from_lengths(np.zeros(len(rows)), seen.values[:0]) if keep_seen else seen
         among, ranker = self._among(items, exclude), Machine.with_threads().ranker
         top, scores = ranked(self.ranking, rows, masked, k, among, ranker)
@@ -156,6 +164,7 @@ class Recommender:
 
     def score(self, user: int | str, items: Collection[int | str]) -> list[Recommendation]:
         """y_ui of these items, in the order asked for, whether the user has them or not."""
+        items = _several(items)
         found = self.recommend(user, len(items) or 1, items=items, keep_seen=True) if items else []
         scores = {one.item: one for one in found}
         return [scores[self.item_ids[self.item_ids.index_of(item)]] for item in items]
@@ -190,7 +199,7 @@ class Recommender:
 
     def _indices(self, items: Collection[int | str]) -> Int64:
         """Rising, each once."""
-        return np.unique(self.item_ids.indices_of(items, "item"))
+        return np.unique(self.item_ids.indices_of(_several(items), "item"))
 
     def _among(
         self, items: Collection[int | str] | None, exclude: Collection[int | str]
@@ -232,13 +241,13 @@ class Recommender:
             )
         return masked_items(split, self.card.config, part).by_user
 
-    def save(self, folder: Path | str, *, mode: int = 0o666) -> None:
-        """To a folder of its own, which is whole or an error when it is loaded."""
-        arrays = {
-            **self.scorer.arrays(),
-            "seen_offsets": self.seen.by_user.offsets,
-            "seen_items": self.seen.by_user.values,
-        }
+    def save(self, folder: Path | str, *, overwrite: bool = False, mode: int = 0o666) -> None:
+        """To a folder of its own, which is whole or an error when it is loaded. One that has files
+        already is refused, unless they may be overwritten."""
+        check_model_folder(Path(folder), overwrite=overwrite)
+        arrays = {**self.scorer.arrays(), **_lists("seen", self.seen)}
+        if self.heldout is not None:
+            arrays |= _lists("heldout", self.heldout)
         if self.folding is not None:
             arrays[_FOLDING] = self.folding
         write_model(Path(folder), self.card, arrays, self.user_ids, self.item_ids, mode=mode)
@@ -251,13 +260,27 @@ class Recommender:
             folder = folder / "model"
         card, arrays, user_ids, item_ids = read_model(folder)
         try:
-            seen = Interactions.from_pairs(
-                np.repeat(np.arange(card.n_users), np.diff(arrays["seen_offsets"])),
-                arrays["seen_items"],
-                card.n_users,
-                card.n_items,
-            )
+            seen = _read_lists("seen", arrays, card)
+            heldout = _read_lists("heldout", arrays, card) if "heldout_items" in arrays else None
             scorer = restored(card.scorer, arrays, seen.by_user)
         except (KeyError, ValueError) as error:
             raise ModelError(f"{folder} is damaged: {error}; train the model anew") from error
-        return cls(card, scorer, user_ids, item_ids, seen, arrays.get(_FOLDING))
+        return cls(card, scorer, user_ids, item_ids, seen, arrays.get(_FOLDING), heldout)
+
+
+def _several(ids: Collection[int | str]) -> Collection[int | str]:
+    """The letters of a string are no ids."""
+    if isinstance(ids, (str, bytes)):
+        raise ModelError(f"found {ids!r} where several ids are expected; give [{ids!r}]")
+    return ids
+
+
+def _lists(name: str, interactions: Interactions) -> Arrays:
+    lists = interactions.by_user
+    return {f"{name}_offsets": lists.offsets, f"{name}_items": lists.values}
+
+
+def _read_lists(name: str, arrays: Arrays, card: ModelCard) -> Interactions:
+    """What `_lists` gave."""
+    users = np.repeat(np.arange(card.n_users), np.diff(arrays[f"{name}_offsets"]))
+    return Interactions.from_pairs(users, arrays[f"{name}_items"], card.n_users, card.n_items)

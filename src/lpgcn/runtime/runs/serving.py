@@ -217,8 +217,16 @@ def planner_over_network(config: Config, progress: Progress | None = None) -> Pl
 
 def _check_same(folder: RunFolder, run: Run) -> None:
     saved = folder.describe()
-    if saved != run:
-        raise RunFolderError(
-            f"{folder.path} has a run of federation {saved.source.dataset!r} with another "
-            "configuration or catalogue; go on with the same ones, or choose another --state"
-        )
+    if saved == run:
+        return
+    # A seed may be a secret, so that no value is told.
+    others = [
+        key.replace("_", "-")
+        for key in Config.__struct_fields__
+        if getattr(saved.config, key) != getattr(run.config, key)
+    ]
+    what = f"another {', '.join(others)}" if others else "another catalogue or name"
+    raise RunFolderError(
+        f"{folder.path} has a run of federation {saved.source.dataset!r} with {what}; go on with "
+        "what it began with, or choose another --state"
+    )

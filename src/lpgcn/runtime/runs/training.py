@@ -148,7 +148,7 @@ def train(
             if inspector := engine.inspector():
                 rows = _folding(split, engine, how.machine)
                 model = _model(split, config, inspector.scorer(), rows)
-                model.save(folder.model)
+                model.save(folder.model, overwrite=True)
                 if not log:
                     ranker = how.machine.ranker
                     found = model.user_metrics(split, config.cutoffs, ranker=ranker)
@@ -220,7 +220,8 @@ def _model(split: Split, config: Config, scorer: Scorer, folding: Floats | None)
         n_users=split.n_users,
         n_items=split.n_items,
     )
-    return Recommender(card, scorer, split.user_ids, split.item_ids, split.train, folding)
+    heldout = split.valid.merged(split.test)
+    return Recommender(card, scorer, split.user_ids, split.item_ids, split.train, folding, heldout)
 
 
 def _check_heldout(split: Split) -> None:

@@ -70,7 +70,7 @@ class Roster:
         if new:
             entries = [_Entry(*key, index) for key, index in self._indices.items()]
             content = msgspec.json.format(msgspec.json.encode(_RosterFile(entries)), indent=0)
-            write_atomically(self._path, content)
+            write_atomically(self._path, content, mode=0o600)
         return {offer.number: self._indices[name, offer.number] for offer in offers}
 
     def _next_free(self) -> int:
