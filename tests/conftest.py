@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,21 @@ from hypothesis import settings
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# How long an example takes says nothing on a machine that others use too.
-settings.register_profile("lpgcn", deadline=None)
+# How long an example takes says nothing on a machine that others use too. `make test` says the same
+# about the same code every time; `make test-slow` looks at examples that nobody has seen.
+settings.register_profile("lpgcn", deadline=None, derandomize=True)
+settings.register_profile("unseen", deadline=None)
 settings.load_profile("lpgcn")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def real_fsync() -> Iterator[Callable[[int], None]]:
+    """Nothing waits for the disk: that matters where a machine loses its power, which none does
+    here. A descriptor must still be an open one."""
+    real = os.fsync
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield real
 
 
 @pytest.fixture(scope="session")
