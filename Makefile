@@ -24,7 +24,7 @@ test-fast: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile unseen
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

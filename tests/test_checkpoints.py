@@ -167,14 +167,14 @@ def test_what_fails_leaves_everything_as_it_was(
 
 
 def test_a_file_is_durable_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_fsync: Callable[[int], None]
 ) -> None:
     """First the content, then the name: so that a name never stands for half a file."""
-    fsync, seen = os.fsync, list[list[str]]()
+    seen = list[list[str]]()
 
     def watched(descriptor: int) -> None:
         seen.append([path.name for path in tmp_path.iterdir() if path.name[0] != "."])
-        fsync(descriptor)
+        real_fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
     InFolder(tmp_path).write(1, b"one")

@@ -6,17 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from lpgcn.runtime.hosts.nats.broker import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("machines", ["loopback", pytest.param("auto", marks=pytest.mark.slow)])
-def test_the_walk_through_works(machines: str, tmp_path: Path) -> None:
+def test_the_walk_through_works(
+    machines: str, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
     """`auto` takes namespaces where there may be some, and loopback elsewhere."""
     here = str(Path(sys.executable).parent)
     environment = os.environ | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from lpgcn.cli import main
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 
 
@@ -103,7 +104,7 @@ def test_invite_writes_an_invitation(folder: Path, tmp_path: Path) -> None:
     assert run("revoke", folder, name).exit_code == 0
 
 
-def test_no_secret_is_printed_or_logged(tmp_path: Path) -> None:
+def test_no_secret_is_printed_or_logged(tmp_path: Path, free_port: Callable[[], int]) -> None:
     made, log = tmp_path / "fed", tmp_path / "broker.log"
     results = [run("init", made, "--port", free_port())]
     opened = FederationFolder(made)

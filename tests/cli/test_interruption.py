@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from lpgcn.cli import main
 from lpgcn.runtime.runs.run_folder import RunFolder
 
-CONFIG = shlex.split("--layers 2 --dim 8 --lr 0.02 --batch-size 10000 --epochs 40 --patience 40")
+CONFIG = shlex.split("--layers 2 --dim 8 --lr 0.02 --batch-size 10000 --epochs 12 --patience 12")
 OFTEN = [*CONFIG, "--eval-every", "1"]
-NEVER = [*CONFIG, "--eval-every", "40"]
+NEVER = [*CONFIG, "--eval-every", "12"]
 DEADLINE = 120.0
 
 

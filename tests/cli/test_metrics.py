@@ -6,7 +6,7 @@ import builtins
 import socket
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.federation import Federation
-from lpgcn.runtime.hosts.nats.broker import free_port
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress
 from lpgcn.runtime.runs.serving import ServingObserver
@@ -56,7 +55,7 @@ class FakeEngine(Federation):
 
 
 @pytest.fixture
-def observer() -> Iterator[tuple[ServingMetrics, int]]:
+def observer(free_port: Callable[[], int]) -> Iterator[tuple[ServingMetrics, int]]:
     port = free_port()
     with ServingMetrics("127.0.0.1", port) as metrics:
         yield metrics, port
@@ -134,7 +133,9 @@ def test_without_prometheus_client_the_option_says_what_to_install(
         ServingMetrics("127.0.0.1", 1)
 
 
-def test_a_server_at_work_is_scraped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_at_work_is_scraped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
+) -> None:
     """In the middle of a real run: from within its second checkpoint."""
     found: list[Samples] = []
     port = free_port()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -33,7 +35,7 @@ from lpgcn.protocol.client.standing import Snapshot
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.connection import Connection
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
@@ -45,6 +47,7 @@ SECONDS = 300
 SMALL = ["--dim", "4", "--layers", "2", "--epochs", "2", "--eval-every", "1"]
 ITEMS = [f"planted-{number:02}" for number in range(30)]
 """Ids that are looked for in logs."""
+GATHERING = '"event":"gathering"'
 
 
 def lpgcn(*arguments: object) -> Result:
@@ -76,12 +79,25 @@ class Command:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "lpgcn", *map(str, arguments)],
                 stdout=out, stderr=log, stdin=subprocess.DEVNULL,
+                # Who is killed leaves its files where pytest clears up.
+                env={**os.environ, "TMPDIR": str(place)},
             )  # fmt: skip
         stack.callback(self._end)
 
     def _end(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def wait_to_hear(self, words: str) -> None:
+        """Until its log has them."""
+        end = time.monotonic() + SECONDS
+        while words not in self.log.read_text():
+            try:
+                self.process.wait(0.02)
+            except subprocess.TimeoutExpired:
+                assert time.monotonic() < end, self.log.read_text()
+            else:
+                raise AssertionError(f"ended too early: {self.log.read_text()}")
 
     def finish(self, code: int = 0) -> str:
         assert self.process.wait(SECONDS) == code, self.log.read_text()
@@ -94,9 +110,9 @@ class Command:
 class Field:
     """A federation in a folder, with the broker that it is at."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.path = folder, folder / "fed"
-        self.made = FederationFolder.create(self.path, name="films", port=free_port())
+        self.made = FederationFolder.create(self.path, name="films", port=port)
         self.catalogue = folder / "items.txt"
         self.catalogue.write_text("".join(f"{item}\n" for item in ITEMS))
 
@@ -127,8 +143,8 @@ class Finished:
     """A federation of six: two by a host, two enrolled, two invited; it is over. Everybody has two
     features of its own, and items have three."""
 
-    def __init__(self, folder: Path) -> None:
-        field = self.field = Field(folder)
+    def __init__(self, folder: Path, port: int) -> None:
+        field = self.field = Field(folder, port)
         family = folder / "family.csv"
         family.write_text(csv({"mother": items_of(1), "father": items_of(2)}))
         invitation = folder / "two.invitation"
@@ -154,7 +170,7 @@ class Finished:
                 ]  # fmt: skip
                 if number == 5:
                     # An invitation is for a server that runs.
-                    self.wait_for_broker()
+                    self.serve.wait_to_hear(GATHERING)
                 self.joins[name] = Command(
                     stack, folder / f"of-{name}", "join", *by, "--data", mine, "--state",
                     folder / name, *(["--log-json"] if number % 2 else []), "--json",
@@ -164,14 +180,10 @@ class Finished:
             self.hosted = json.loads(self.host.finish())
             self.found = {name: json.loads(one.finish()) for name, one in self.joins.items()}
 
-    def wait_for_broker(self) -> None:
-        while '"event":"gathering"' not in self.serve.log.read_text():
-            assert self.serve.process.poll() is None, self.serve.log.read_text()
-
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return Finished(tmp_path_factory.mktemp("films"))
+def finished(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Finished:
+    return Finished(tmp_path_factory.mktemp("films"), free_port())
 
 
 def test_every_command_prints_one_object(finished: Finished) -> None:
@@ -394,8 +406,8 @@ def test_everybody_is_told_everything() -> None:
 
 
 @pytest.fixture
-def field(tmp_path: Path) -> Field:
-    return Field(tmp_path)
+def field(tmp_path: Path, free_port: Callable[[], int]) -> Field:
+    return Field(tmp_path, free_port())
 
 
 @pytest.fixture
@@ -405,16 +417,28 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
+def server_of(stack: ExitStack, field: Field, clients: int) -> Command:
+    asked = field.serving(field.folder / "run", clients, "--log-json")
+    command = Command(stack, field.folder / "server", *asked)
+    command.wait_to_hear(GATHERING)
+    return command
+
+
 @pytest.fixture
 def served(field: Field) -> Iterator[Command]:
     """A server that waits for two clients."""
     with ExitStack() as stack:
-        command = Command(
-            stack, field.folder / "server", *field.serving(field.folder / "run", 2, "--log-json")
-        )
-        while '"event":"gathering"' not in command.log.read_text():
-            assert command.process.poll() is None, command.log.read_text()
-        yield command
+        yield server_of(stack, field, 2)
+
+
+@pytest.fixture(scope="module")
+def waiting(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[tuple[Field, Command]]:
+    """A server that waits for more clients than all tests have together."""
+    field = Field(tmp_path_factory.mktemp("waiting"), free_port())
+    with ExitStack() as stack:
+        yield field, server_of(stack, field, 9)
 
 
 @pytest.fixture
@@ -439,20 +463,21 @@ def join(credentials: Path, data: Path, *more: object) -> Result:
 
 @pytest.mark.parametrize("log", [False, True])
 def test_an_item_that_is_not_in_the_catalogue(
-    field: Field, served: Command, tmp_path: Path, log: bool
+    waiting: tuple[Field, Command], tmp_path: Path, log: bool
 ) -> None:
     """Its owner reads which one it is; a log does not."""
+    field, server = waiting
     wrong = tmp_path / "wrong.csv"
     wrong.write_text(csv({"me": [*items_of(4), "my-private-tape"]}))
     options = ["--state", tmp_path / "me", "--ratio", "1", "0", "0", *(["--log-json"] * log)]
-    done = join(field.enrolled("me"), wrong, *options)
+    done = join(field.enrolled(f"wrong-{log}"), wrong, *options)
     assert done.exit_code == 2
     assert ("my-private-tape" in done.stderr) is not log
     assert ("catalogue" in done.stderr) is not log
     if log:
         event = json.loads(done.stderr.splitlines()[-1])
         assert event["event"] == "failed" and "data of a user" in event["message"]
-    assert "my-private-tape" not in served.log.read_text()
+    assert "my-private-tape" not in server.log.read_text()
 
 
 def test_join_is_for_one_user(field: Field, tmp_path: Path) -> None:
@@ -530,8 +555,7 @@ def test_a_broker_out_of_reach_is_waited_for_and_said_once(
             stack, tmp_path / "me", "join", "--credentials", field.enrolled("me"), "--data", mine,
             "--state", tmp_path / "me",
         )  # fmt: skip
-        while "cannot be reached" not in command.log.read_text():
-            assert command.process.poll() is None, command.log.read_text()
+        command.wait_to_hear("cannot be reached")
         command.process.terminate()
         command.finish(130)
         told = command.log.read_text()
@@ -635,11 +659,12 @@ def test_a_catalogue_that_cannot_be_used(field: Field, content: str | None, mess
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_features_that_the_federation_has_no_use_for(
-    field: Field, served: Command, mine: Path, tmp_path: Path, kind: str
+    waiting: tuple[Field, Command], mine: Path, tmp_path: Path, kind: str
 ) -> None:
+    field, _ = waiting
     path = features(tmp_path / "f.npz", ["me"] if kind == "user" else ITEMS, 2)
     options = ["--state", tmp_path / "me", f"--{kind}-features", path]
-    done = join(field.enrolled("me"), mine, *options)
+    done = join(field.enrolled(f"{kind}-features"), mine, *options)
     assert done.exit_code == 2
     assert f"the federation's {kind}s have 0 features, found 2; leave them out" in done.stderr
 

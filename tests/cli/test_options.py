@@ -79,7 +79,7 @@ configs = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(configs)
 def test_a_configuration_survives_flags(config: Config) -> None:
     assert asked("demo", *flags(config)) == (Source(dataset="demo"), config)

@@ -6,13 +6,12 @@ import json
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.evaluation import EarlyStopping, EvaluationError
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.integers(1, 10), st.integers(1, 4))
 def test_stops_patience_epochs_after_the_first_best(
     values: list[float], patience: int, every: int

@@ -117,7 +117,7 @@ def assert_same_results(found: list[Any], expected: list[Any]) -> None:
         assert_same_bits(one, other)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     given_segments=ragged(),
     d=st.sampled_from(DIMS),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
@@ -261,6 +261,7 @@ def assert_same_bits(found: Result, expected: Result) -> None:
 
 @built_or_not
 @each_dtype
+@settings(max_examples=40)
 @given(data=st.data())
 def test_every_party_alone_has_the_bits_of_the_whole(
     dtype: Any, builds: bool, data: st.DataObject
@@ -273,6 +274,7 @@ def test_every_party_alone_has_the_bits_of_the_whole(
 
 @each_kernels
 @each_dtype
+@settings(max_examples=40)
 @given(data=st.data(), order=st.integers(0, 99))
 def test_the_order_of_neighbours_does_not_matter(
     dtype: Any, kernels: Kernels, data: st.DataObject, order: int
@@ -313,6 +315,7 @@ class Dense:
 @built_or_not
 @each_kernels
 @each_dtype
+@settings(max_examples=40)
 @given(data=st.data())
 def test_forward_and_backward_are_those_of_dense_matrices(
     dtype: Any, kernels: Kernels, builds: bool, data: st.DataObject
@@ -361,6 +364,7 @@ def test_forward_and_backward_are_those_of_dense_matrices(
 
 @each_kernels
 @each_dtype
+@settings(max_examples=40)
 @given(data=st.data())
 def test_rows_that_are_known_to_be_zero_need_not_be_added(
     dtype: Any, kernels: Kernels, data: st.DataObject
@@ -382,6 +386,7 @@ def test_rows_that_are_known_to_be_zero_need_not_be_added(
 
 
 @each_dtype
+@settings(max_examples=40)
 @given(data=st.data())
 def test_some_rows_of_a_readout_are_those_of_all(dtype: Any, data: st.DataObject) -> None:
     case = data.draw(cases(dtype))

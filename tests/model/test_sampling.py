@@ -98,7 +98,7 @@ def virtual_items_of(
     return chosen
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     case=item_sets(),
     seed=SEED,
@@ -172,7 +172,7 @@ def negative_of(seed: int, epoch: int, position: int, listed: set[int], n_items:
         attempt += 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(item_sets(leave_one=True), SEED, st.integers(0, 1000), st.integers(0, 10**6))
 def test_negatives_are_those_of_the_oracle_for_a_client_alone_and_for_all(
     case: tuple[list[set[int]], int], seed: int, epoch: int, first: int

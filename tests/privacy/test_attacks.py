@@ -389,7 +389,7 @@ def test_attributes_are_read_and_a_bad_file_is_a_typed_error(tmp_path: Any) -> N
 
 
 @given(st.integers(0, 2**31), st.integers(1, 30), st.integers(1, 20))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_non_negative_solutions_are_where_no_step_helps(seed: int, count: int, width: int) -> None:
     """The conditions of Karush, Kuhn and Tucker: c ≥ 0, slope ≥ 0, and one of both is zero."""
     draw = np.random.default_rng(seed)

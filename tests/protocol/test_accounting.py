@@ -99,6 +99,7 @@ class Both:
         }
 
 
+@pytest.mark.any_two
 @every_suite
 @every_model
 @every_alpha
@@ -276,7 +277,7 @@ def test_both_ledgers_of_a_whole_training_are_equal(
     traffic = {}
     for mode in ("simulated", "federated"):
         found = lpgcn.train(
-            source, config.changed(mode=mode), out=tmp_path / mode, threads=1
+            source, config.changed(mode=mode), out=tmp_path / mode, threads=1, checkpoint_every=2
         ).traffic
         assert found is not None
         traffic[mode] = found

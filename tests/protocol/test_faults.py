@@ -236,7 +236,9 @@ class Disturbed:
                 yield "another client's", other, WrongPartyError
 
     def disturb(self, client: int, request: bytes) -> bytes:
-        party, before = self.federation.clients[client], self.picture(self.federation.clients)
+        # That clients have nothing in common, so that no other can change, is in test_isolation.
+        party = self.federation.clients[client]
+        before = self.picture(party)
         for what, data, expected in self.bad(client, request):
             where = f"{header_of(request)} of client {client}, {what}"
             try:
@@ -251,7 +253,7 @@ class Disturbed:
         if client in self.answer:
             assert party.handle(self.earlier[client][-1]) == self.answer[client]
             self.again += 1
-        after = self.picture(self.federation.clients)
+        after = self.picture(party)
         assert after == before, [name for name in after if after[name] != before.get(name)]
         self.earlier[client].append(request)
         self.phases.add(header_of(request).phase)

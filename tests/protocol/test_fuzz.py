@@ -171,9 +171,9 @@ def copied_ciphers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mutated_messages_are_answered_or_refused(
     federation_of: Make, split_of: Make, picture_of: Make
 ) -> None:
-    tried = fuzz(federation_of, split_of, picture_of, each=15)
-    assert tried.total() > 20_000, tried
-    assert tried["refused by a client"] > 10_000
+    tried = fuzz(federation_of, split_of, picture_of, each=8)
+    assert tried.total() > 10_000, tried
+    assert tried["refused by a client"] > 5_000
     assert len(tried) == 4, tried
 
 

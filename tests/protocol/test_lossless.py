@@ -215,6 +215,7 @@ def test_any_federation_with_pools_gives_the_bits_of_the_centralised_model(
         lossless(federation_of(split, config), federation_of(split, config, any_plan(owners)))
 
 
+@pytest.mark.any_two
 @both_losses
 @both_suites
 @every_model
@@ -414,6 +415,7 @@ def situations(split: Split, config: Config, owner: np.ndarray, steps: int) -> C
     return found
 
 
+@pytest.mark.any_two
 @every_model
 @both_suites
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -455,6 +457,7 @@ def test_owners_that_a_batch_does_not_touch(
     assert all(0 < touched[owner] < 8 for owner in (0, 2, 4)), touched
 
 
+@pytest.mark.any_two
 @both_losses
 @every_model
 @both_suites
@@ -519,6 +522,7 @@ def test_both_suites_end_in_the_same_bits(
     assert made[0].server.measure("test") == made[1].server.measure("test")
 
 
+@pytest.mark.any_two
 @both_losses
 @every_model
 @both_suites

@@ -229,6 +229,7 @@ def test_the_server_receives_no_key(
     assert all(public[:PATTERN] in received for public in publics), "it would be found"
 
 
+@pytest.mark.any_two
 @both_models
 @both_suites
 @both_dtypes

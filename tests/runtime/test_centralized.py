@@ -166,7 +166,7 @@ class Autograd:
         return GRADIENT_TOLERANCE * self.slope
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     split=splits(),
     model=st.sampled_from(["lightgcn", "lightgcn+"]),

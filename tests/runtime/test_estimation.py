@@ -137,6 +137,7 @@ def test_an_estimate_is_the_run_to_the_byte(
     assert found.training.slowest == sum(sent.largest["up"]) + sum(sent.largest["down"])
 
 
+@pytest.mark.any_two
 @every_model
 @pytest.mark.parametrize("suite", ["sealed", "paper"])
 @pytest.mark.parametrize(

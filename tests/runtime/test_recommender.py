@@ -54,7 +54,6 @@ def made(seed: int = 0, n_users: int = 5, n_items: int = 9) -> Recommender:
     )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(0, 4))
 def test_recommends_the_best_items_that_a_user_does_not_have(seed: int, k: int, user: int) -> None:
     model = made(seed)
@@ -109,7 +108,6 @@ def test_saving_overwrites_nothing_unasked(tmp_path: Path) -> None:
 
 
 @settings(
-    deadline=None,
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -248,7 +246,7 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path, name: str) -> Non
         Recommender.load(tmp_path)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 @pytest.mark.parametrize("name", ["ids.json", "scorer.safetensors"])
 def test_a_single_bit_that_flipped_is_an_error(

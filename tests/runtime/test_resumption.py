@@ -295,15 +295,22 @@ def test_with_both_checkpoints_damaged_it_says_what_to_do(
     assert result(out) == expected(source, "lightgcn+")
 
 
+@pytest.fixture(scope="module")
+def begun(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A federation that was stopped after three steps, with a checkpoint of each."""
+    out = tmp_path_factory.mktemp("begun") / "run"
+    started(source, Way("federated"), CONFIG, out, 3, checkpoint_every=1)
+    return out
+
+
 @settings(max_examples=10)
 @given(bit=st.integers(0, 15), party=st.sampled_from(["server", "clients/0", "clients/8"]))
 def test_a_damaged_number_of_a_stretch_is_noticed_or_changes_nothing(
-    source: Source, bit: int, party: str
+    source: Source, begun: Path, bit: int, party: str
 ) -> None:
     """The one file of a party that is not a checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        started(source, Way("federated"), CONFIG, out, 3, checkpoint_every=1)
+        out = shutil.copytree(begun, Path(folder) / "run")
         flip(out / "state" / party / "stretch", bit)
         try:
             resumed(source, Way("federated"), out)

@@ -84,7 +84,7 @@ def result(out: Path) -> dict[str, Any]:
 uninterrupted: dict[Config, dict[str, Any]] = {}
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     model=st.sampled_from(["lightgcn", "lightgcn+"]),
     eval_every=st.integers(1, EPOCHS),
@@ -113,7 +113,7 @@ def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
         assert [line.epoch for line in RunFolder(out).metrics()] == [*range(1, EPOCHS + 1)]
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     lengths=st.lists(st.integers(1, EPOCHS), min_size=1, max_size=3, unique=True).map(sorted),
     eval_every=st.integers(1, EPOCHS),

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,8 @@ import pytest
 
 
 class PlainBroker:
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
-        self._log = folder / "broker.log"
+    def __init__(self, folder: Path, port: int) -> None:
+        self._port, self._log = port, folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -47,8 +44,8 @@ class PlainBroker:
 
 
 @pytest.fixture
-def plain_broker(tmp_path: Path) -> Iterator[PlainBroker]:
-    broker = PlainBroker(tmp_path)
+def plain_broker(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[PlainBroker]:
+    broker = PlainBroker(tmp_path, free_port())
     try:
         yield broker
     finally:

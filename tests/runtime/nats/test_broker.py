@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lpgcn.crypto import FormatError
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, BrokerError, find_server, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker, BrokerError, find_server
 from lpgcn.runtime.hosts.nats.configuration import FederationError
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError
@@ -23,7 +24,7 @@ DEADLINE = 20.0
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> FederationFolder:
+def folder(tmp_path: Path, free_port: Callable[[], int]) -> FederationFolder:
     return FederationFolder.create(tmp_path / "federation", port=free_port(), plain=True)
 
 
@@ -236,7 +237,7 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
         FederationFolder(folder.path)
 
 
-def test_a_moved_folder_works(tmp_path: Path) -> None:
+def test_a_moved_folder_works(tmp_path: Path, free_port: Callable[[], int]) -> None:
     folder = FederationFolder.create(tmp_path / "here", port=free_port())
     moved = FederationFolder(folder.path.rename(tmp_path / "there"))
     with Broker(moved.config, log=tmp_path / "log") as broker:

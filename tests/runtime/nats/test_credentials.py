@@ -8,7 +8,7 @@ import json
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,7 +25,7 @@ from rich.pretty import pretty_repr
 
 from lpgcn.crypto.certificates import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.configuration import FederationError
 from lpgcn.runtime.hosts.nats.connection import Batch, Receive, close
 from lpgcn.runtime.hosts.nats.credentials import Credentials
@@ -77,7 +77,7 @@ class Federation:
 
 
 @pytest.fixture
-def federation(tmp_path: Path) -> Iterator[Federation]:
+def federation(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Federation]:
     folder = FederationFolder.create(tmp_path / "federation", port=free_port())
     with Broker(folder.config, log=tmp_path / "broker.log") as broker:
         yield Federation(folder, broker)
@@ -247,7 +247,10 @@ def test_expired_credentials_are_refused(federation: Federation, tmp_path: Path)
         Credentials.load(tmp_path / "alice.credentials")
 
 
+@pytest.mark.slow
 def test_credentials_expire_while_they_are_used(federation: Federation) -> None:
+    """Slow, as a machine that has much to do may not be connected within three seconds."""
+
     async def wait() -> None:
         soon = federation.signed("alice", expires=int(time.time()) + 3)
         async with connected(soon) as link:

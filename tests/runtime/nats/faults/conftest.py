@@ -53,7 +53,9 @@ def data(harness: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def field_of(harness: ModuleType, data: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def field_of(
+    harness: ModuleType, data: Any, tmp_path: Path, free_port: Callable[[], int]
+) -> Iterator[Callable[..., Any]]:
     """Makes federations: two hosts and two clients alone, if nothing else is said."""
     with ExitStack() as stack:
 
@@ -61,6 +63,7 @@ def field_of(harness: ModuleType, data: Any, tmp_path: Path) -> Iterator[Callabl
             settings = {**SETTINGS, **options.pop("settings", {})}
             options.setdefault("hosts", {"host-0": range(7), "host-1": range(7, 14)})
             options.setdefault("joins", {"join-14": 14, "join-15": 15})
+            options["port"] = free_port()
             folder = tmp_path / f"field-{len(list(tmp_path.iterdir()))}"
             folder.mkdir()
             made = harness.opened(lambda: harness.Field(folder, data, settings, **options))

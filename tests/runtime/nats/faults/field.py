@@ -29,7 +29,7 @@ from lpgcn.protocol.phases import PHASES, REQUESTS, Phase
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats import jwt
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
-from lpgcn.runtime.hosts.nats.broker import Broker, free_port
+from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.runs.catalogue import Catalogue
@@ -286,6 +286,7 @@ class Field:
         data: Data,
         settings: dict[str, object],
         *,
+        port: int,
         hosts: dict[str, range],
         joins: dict[str, int],
         first: int | None = None,
@@ -298,7 +299,7 @@ class Field:
         self.hosts, self.joins, self.patience = hosts, joins, patience
         self.server_folder, self.clients = folder / "server", folder / "clients"
         names = [*hosts, *joins]
-        self.federation = FederationFolder.create(folder / "federation", port=free_port())
+        self.federation = FederationFolder.create(folder / "federation", port=port)
         for one in self.federation.enrol_all(names):
             one.save(self._credentials(one.name))
         split = data.source.open()
@@ -403,7 +404,7 @@ class Field:
             for party in self.parties.values():
                 assert party.is_well, f"{party.name} failed before {what}\n{self.story()}"
             assert time.monotonic() < end, f"waited in vain: {what}\n{self.story()}"
-            time.sleep(0.002)
+            time.sleep(0.01)
 
     def wait_for(self, trap: Trap, what: str) -> Heard:
         server, found = self.parties["server"], list[Heard]()
@@ -411,7 +412,7 @@ class Field:
         def sprung() -> bool:
             over = server.status == 0
             with suppress(Empty):
-                found.append(trap.sprung.get_nowait())
+                found.append(trap.sprung.get(timeout=0.05))
             assert found or not over, f"the run ended before {what}\n{self.story()}"
             return bool(found)
 

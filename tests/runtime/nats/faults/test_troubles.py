@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lpgcn.protocol.phases import Phase
+from lpgcn.protocol.phases import PHASES, Phase
 
 Make = Callable[..., Any]
 Check = Callable[[Any], None]
@@ -140,6 +140,10 @@ def test_messages_come_twice_late_and_in_another_order(field_of: Make, check: Ch
     field.finish()
     check(field)
     assert field.spy.repeated > 1000
+    assert len(field.terms()) == 1
+    # So the spy hears everything that a point can be set at, but for what this backbone has not.
+    shared = {phase for phase, row in PHASES.items() if row.shared}
+    assert field.spy.phases == set(Phase) - {Phase.INHERIT, Phase.ENDOW} - shared
 
 
 @pytest.mark.slow
