@@ -569,7 +569,7 @@ def test_a_state_of_another_run_is_refused_by_the_server(
     field, state = finished.field, finished.field.folder / "run"
     done = lpgcn(*field.serving(state, 6, "--lr", "0.5"))
     assert done.exit_code == 2
-    assert "with another lr; go on with" in done.stderr and "--state" in done.stderr
+    assert "with another lr, " in done.stderr and "--state" in done.stderr
 
 
 def test_a_server_of_what_is_no_backbone_waits_for_nobody(
