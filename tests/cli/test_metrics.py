@@ -24,7 +24,6 @@ from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.nats.broker import free_port
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress
-from lpgcn.runtime.runs.serving import ServingObserver
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -163,4 +162,3 @@ def test_a_server_at_work_is_scraped(tmp_path: Path, monkeypatch: pytest.MonkeyP
         key = "lpgcn_bytes_total", (("direction", direction), ("stage", "forward"))
         assert 0 < first[key] < second[key]
     assert second["lpgcn_round_seconds_count", (("phase", "update"),)] == 2
-    assert set(dir(ServingObserver)) >= {"driving", "gathering", "retried"}
