@@ -50,7 +50,7 @@ from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.encoding import STRETCH_PASSES, Header
+from lpgcn.protocol.wire.encoding import STRETCH_PASSES, STRETCHES, Header
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.protocol.wire.sizes import HEIRS
 from lpgcn.ragged import Ragged
@@ -572,6 +572,9 @@ def test_who_restarted_refuses_everything_but_a_later_stretch(
             header = encoding.encode_header(run, Header(pass_number, phase), 2)
             with pytest.raises(UnexpectedMessageError, match="a restart in stretch 0; expected"):
                 restarted.handle(with_fields(last, header=header))
+    beyond = resume_at(run, Header(STRETCHES * STRETCH_PASSES, Phase.RESUME), 2)
+    with pytest.raises(MalformedMessageError, match=f"stretch {STRETCHES}; there are {STRETCHES}"):
+        restarted.handle(beyond)
     assert picture_of(restarted) == before
     with pytest.raises(UnexpectedMessageError, match="not been verified"):
         restarted.party  # noqa: B018
@@ -582,6 +585,23 @@ def test_who_restarted_refuses_everything_but_a_later_stretch(
     federation.server.resume(7)
     federation.server.step(1, 0, 0.05)
     assert restarted._last.stretch == 7 == federation.disks[2].stretch
+
+
+def test_who_begins_anew_has_no_use_for_what_only_a_party_does(
+    federation_of: Make, split_of: Make, picture_of: Make
+) -> None:
+    """After RESUME anything may come that a pass begins with, but here there is no checkpoint."""
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    client, run = federation.clients[2], bytes(16)
+    client.handle(resume_at(run, Header(0, Phase.RESUME), 2, number=0))
+    before = picture_of(client)
+    for phase in (Phase.COUNT, Phase.SUM_LOSS, Phase.KEEP, Phase.GO_BACK):
+        asked = m.Ask(header=encoding.encode_header(run, Header(1, phase), 2))
+        with pytest.raises(UnexpectedMessageError, match=f"{phase.name}, .* being a Newcomer"):
+            client.handle(encoding.encode(asked))
+    assert picture_of(client) == before
+    federation.initialise(1)
+    assert client.verified
 
 
 def test_a_checkpoint_that_cannot_be_used_is_named_and_changes_nothing(
@@ -678,9 +698,14 @@ def test_a_full_disk_changes_nothing(
     assert refused == {Phase.RESUME: 6, Phase.CHECKPOINT: 9}
 
 
-def resume_of(server: Server, client: int, number: int = 1) -> bytes:
-    header = encoding.encode_header(server._caller.run, Header(server._caller._pass, 1), client)
+def resume_at(run: bytes, place: Header, client: int, number: int = 1) -> bytes:
+    header = encoding.encode_header(run, place, client)
     return encoding.encode(m.Resume(header=header, number=reading.pack_numbers([number])))
+
+
+def resume_of(server: Server, client: int, number: int = 1) -> bytes:
+    place = Header(server._caller._pass, Phase.RESUME)
+    return resume_at(server._caller.run, place, client, number)
 
 
 # Heirs.
