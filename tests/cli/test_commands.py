@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from lpgcn.cli import main
 from lpgcn.config import parse, read_toml
 from lpgcn.data import Ids, Interactions
 from lpgcn.evaluation import METRICS, Vectors
+from lpgcn.model.cooccurrence import read_cooccurrence
+from lpgcn.runtime.runs.source import Source
 
 QUICK = ["--layers", "1", "--dim", "8", "--batch-size", "20000", "--epochs", "3"]
 
@@ -283,6 +286,76 @@ def test_files_without_a_header_and_without_a_validation_part(tmp_path: Path) ->
     assert result.exit_code == 0, result.output
     assert "3 users have no training items and are left out, the first is user 12" in result.stderr
     assert "96 interactions to train on, 24 to validate, 12 to test" in result.stderr
+
+
+def test_ratings_and_times_are_in_the_columns_that_are_named(tmp_path: Path) -> None:
+    """The last item of everybody is another one by time than by chance."""
+    rows = [
+        f"{user},{(user + item) % 14},{1 + item % 5},{(7 * item) % 10}\n"
+        for user in range(12)
+        for item in range(10)
+    ]
+    usual, own = tmp_path / "usual.csv", tmp_path / "own.csv"
+    usual.write_text("user_id,item_id,rating,time\n" + "".join(rows))
+    own.write_text("user_id,item_id,stars,when\n" + "".join(rows))
+
+    def shown(path: Path, *more: str) -> str:
+        asked = ["--train", path, "--minimum-rating", "2", "--split", "leave-one-out", *more]
+        found = report("data", "show", "mine", *asked)
+        assert sum(part["interactions"] for part in found["parts"].values()) == 96
+        fingerprint: str = found["fingerprint"]
+        return fingerprint
+
+    by_time = shown(usual, "--time-column", "time")
+    assert shown(own, "--rating-column", "stars", "--time-column", "when") == by_time
+    assert shown(own, "--rating-column", "stars") == shown(usual) != by_time
+    missing = ["--train", own, "--minimum-rating", "2", "--time-column", "time"]
+    assert "rating" in report("data", "show", "mine", *missing, exit_code=2)["error"]["message"]
+
+
+def test_what_goes_together_is_counted_and_virtual_items_are_drawn_by_it(tmp_path: Path) -> None:
+    """And a federation that lists them learns the same as one that lists none."""
+    path, file = tmp_path / "mine.csv", tmp_path / "together.npz"
+    rows = [f"{user},{(user * user + 3 * item) % 40}" for user in range(24) for item in range(12)]
+    path.write_text("user_id,item_id\n" + "\n".join(dict.fromkeys(rows)) + "\n")
+    count = ["data", "cooccurrence", "mine", "--train", path]
+    all_ = report(*count, "--out", file)
+    split = Source(dataset="mine", train=str(path)).open()
+    lists = [set(split.train.items_of(user).tolist()) for user in range(24)]
+    together = {(one, other) for items in lists for one in items for other in items}
+    # An item that nobody has is still drawn after itself.
+    together |= {(item, item) for item in range(split.n_items)}
+    expected = {"users": 24, "items": split.n_items, "pairs": len(together), "out": str(file)}
+    assert all_ == expected | {"fingerprint": split.fingerprint}
+    found = read_cooccurrence(str(file), split.n_items).companions
+    pairs = set(zip(found.rows.tolist(), found.values.tolist(), strict=True))
+    assert pairs == together
+
+    half = report(*count, "--out", tmp_path / "half.npz", "--sample", "0.5")
+    assert half["users"] == 12 and half["pairs"] < all_["pairs"]
+    assert "already" in report(*count, "--out", file, exit_code=2)["error"]["message"]
+    few = run(*count, "--out", tmp_path / "half.npz", "--overwrite", "--sample", 0.1)
+    assert "counted among 2 users" in few.stdout
+
+    words = ["train", "mine", "--train", path, "--mode", "simulated", *QUICK]
+    coherent = ["--virtual-items", "5", "--virtual-draw", "coherent", "--cooccurrence", file]
+    plain = report(*words, "--virtual-items", "0", "--out", tmp_path / "plain")
+    drawn = report(*words, *coherent, "--out", tmp_path / "drawn")
+    assert drawn["config"]["virtual_draw"] == "coherent" and drawn["test"] == plain["test"]
+    assert "cooccurrence" in report(*words, *coherent[:-2], exit_code=2)["error"]["message"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_report_is_shown_in_the_browser_if_there_is_one(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    opened, page = list[str](), tmp_path / "page.html"
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or there)
+    asked = ["report", demo, "--out", page]
+    assert run(*asked).exit_code == 0 and not opened
+    done = run(*asked, "--open")
+    assert done.exit_code == 0 and opened == [page.as_uri()]
+    assert ("no browser could be started" in done.stderr) != there
 
 
 def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

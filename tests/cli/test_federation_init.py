@@ -50,6 +50,21 @@ def test_init_makes_a_folder(tmp_path: Path) -> None:
     assert again.exit_code == 2 and "not an empty folder" in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("asked", "listens"),
+    [
+        ([], "127.0.0.1"),
+        (["--host", "192.0.2.7"], "0.0.0.0"),
+        (["--host", "192.0.2.7", "--listen", "127.0.0.3"], "127.0.0.3"),
+    ],
+)
+def test_the_broker_listens_where_it_is_told_to(
+    tmp_path: Path, asked: list[str], listens: str
+) -> None:
+    run("init", tmp_path / "fed", *asked)
+    assert f'\nhost: "{listens}"\n' in (tmp_path / "fed" / "broker.conf").read_text()
+
+
 def test_plain_is_refused_in_words_where_others_listen(tmp_path: Path) -> None:
     result = run("init", tmp_path / "fed", "--host", "broker.example", "--plain")
     assert result.exit_code == 2 and result.stdout == ""

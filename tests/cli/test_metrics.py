@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import socket
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,13 +24,12 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.federation import Federation
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress
-from lpgcn.runtime.runs.serving import ServingObserver
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def scraped(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+def scraped(port: int, host: str = "127.0.0.1") -> Samples:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -136,14 +136,16 @@ def test_without_prometheus_client_the_option_says_what_to_install(
 def test_a_server_at_work_is_scraped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
 ) -> None:
-    """In the middle of a real run: from within its second checkpoint."""
+    """In the middle of a real run, from within its second checkpoint, at the address asked for."""
     found: list[Samples] = []
     port = free_port()
     told = ServingMetrics.checkpointed
 
     def scrape(self: ServingMetrics, number: int) -> None:
         told(self, number)
-        found.append(scraped(port))
+        found.append(scraped(port, "127.0.0.2"))
+        with pytest.raises(urllib.error.URLError):
+            scraped(port)
 
     monkeypatch.setattr(ServingMetrics, "checkpointed", scrape)
     data = tmp_path / "tiny.csv"
@@ -152,7 +154,8 @@ def test_a_server_at_work_is_scraped(
     done = CliRunner().invoke(
         main,
         ["federation", "up", "tiny", "--train", str(data), "--hosts", "1", "--dim", "4",
-         "--layers", "2", "--epochs", "2", "--eval-every", "1", "--metrics-port", str(port)],
+         "--layers", "2", "--epochs", "2", "--eval-every", "1", "--metrics-port", str(port),
+         "--metrics-host", "127.0.0.2"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "Nothing was kept" in done.stdout and "lpgcn-" not in done.stdout
@@ -164,4 +167,3 @@ def test_a_server_at_work_is_scraped(
         key = "lpgcn_bytes_total", (("direction", direction), ("stage", "forward"))
         assert 0 < first[key] < second[key]
     assert second["lpgcn_round_seconds_count", (("phase", "update"),)] == 2
-    assert set(dir(ServingObserver)) >= {"driving", "gathering", "retried"}

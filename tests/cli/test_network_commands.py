@@ -136,6 +136,18 @@ class Field:
         return found
 
 
+@pytest.mark.parametrize("users", ["0-2", "2", "1-9999"])
+def test_a_host_has_the_users_of_its_data_only(tmp_path: Path, users: str) -> None:
+    family, state = tmp_path / "family.csv", tmp_path / "state"
+    family.write_text(csv({"mother": items_of(1), "father": items_of(2)}))
+    done = lpgcn(
+        "host", "family", "--train", family, "--users", users, "--credentials",
+        tmp_path / "none.credentials", "--state", state,
+    )  # fmt: skip
+    assert done.exit_code == 2 and "family has users 0-1." in done.stderr
+    assert not state.exists()
+
+
 SETTINGS = ("--user-feature-dim", 2, "--item-feature-dim", 3, "--virtual-items", 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +120,38 @@ def test_of_a_run_its_own_settings_are_audited_and_flags_come_first(tmp_path: Pa
     both = found("--planners", "greedy", "--planners", "cover", "--report", str(page))
     assert both == [("paper", "lightgcn+", "4", "uniform", one) for one in ("greedy", "cover")]
     assert "Audit: paper" in page.read_text()
+
+
+def test_adversaries_suites_draws_and_attributes_are_those_asked_for(tmp_path: Path) -> None:
+    path, people = tmp_path / "mine.csv", tmp_path / "u.user"
+    rows = [f"{user},{(user * user + 3 * item) % 40}" for user in range(24) for item in range(12)]
+    path.write_text("user_id,item_id\n" + "\n".join(dict.fromkeys(rows)) + "\n")
+    genders, trades = ("M", "F"), ("artist", "writer")
+    about = [f"{n}|{20 + n}|{genders[n % 2]}|{trades[n // 2 % 2]}|0\n" for n in range(24)]
+    people.write_text("".join(about))
+    asked = ["audit", "--train", str(path), "--steps", "0", "--epochs", "1", "--dim", "4"]
+    asked += ["--virtual-items", "3", "--planners", "greedy", "--attributes", str(people)]
+
+    def found(*more: str) -> list[dict[str, Any]]:
+        done = CliRunner().invoke(main, [*asked, *more, "--json"])
+        assert done.exit_code == 0, done.output
+        audited: list[dict[str, Any]] = json.loads(done.stdout)["audited"]
+        return audited
+
+    both = ["--suites", "sealed", "--suites", "paper", "--draw", "uniform", "--draw", "popularity"]
+    of_models = found(*both, "--adversaries", "model")
+    assert [(one["suite"], one["virtual_draw"]) for one in of_models] == [
+        (suite, draw) for suite in ("sealed", "paper") for draw in ("uniform", "popularity")
+    ]
+    for one in of_models:
+        assert {line["adversary"] for line in one["lines"]} == {HOLDER, RANKER}
+        assert {line["about"] for line in one["lines"]} > {"gender", "age group", "occupation"}
+    (of_server,) = found("--draw", "uniform", "--adversaries", "server")
+    assert (of_server["suite"], of_server["virtual_draw"]) == ("sealed", "uniform")
+    assert {line["adversary"] for line in of_server["lines"]} == {"server"}
+    people.write_text("0 24 M\n")
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 2 and "cannot read attributes" in done.stderr
 
 
 def test_settings_share_plans_and_models_and_have_their_own_bytes(split_with_tastes: Split) -> None:

@@ -91,18 +91,21 @@ def test_the_sum_is_the_gradient_that_a_data_centre_steps_with(
         assert np.any(one) and state[f"{name}.mean"] == pytest.approx(0.1 * gradient, rel=1e-5)
 
 
-def test_sums_of_another_length_are_refused_and_change_nothing(trained: Any) -> None:
+def test_sums_of_another_length_are_refused_and_change_nothing(
+    trained: Any, picture_of: Make
+) -> None:
     client = trained.clients[2]
-    before = {name: adam.state() for name, adam in client.party.tables().items()}
     trained.server.step(0, 1, 0.05)
-    again = [r for r in trained.requests if r[0] == 2 and encoding.header_of(r[1]).phase == 33][-1][
-        1
-    ]
-    message = encoding.decode(again, REQUESTS, limit=1 << 20)
-    short = msgspec.structs.replace(message, sums=message.sums[:-8])
-    with pytest.raises(MalformedMessageError, match=f"sums has .* expected {NUMBERS} rows of 8"):
-        client.party.update_shared(short, encoding.read_header(short, client.party.run, 2))
-    assert before.keys() == client.party.tables().keys()
+    message = messages(trained, Phase.UPDATE_SHARED)[0][-1]
+    header = encoding.header_of(encoding.encode(message))
+    before = picture_of(client)
+    for sums in (message.sums[:-8], message.sums + bytes(8), b""):
+        wrong = msgspec.structs.replace(message, sums=sums)
+        with pytest.raises(MalformedMessageError, match=f"sums has .* expected {NUMBERS} rows of"):
+            client.party.update_shared(wrong, header)
+        assert picture_of(client) == before
+    client.party.update_shared(message, header)
+    assert picture_of(client) != before
 
 
 def test_a_checkpoint_has_the_copy_and_its_adam(trained: Any) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from lpgcn.config import Config
 from lpgcn.data import Split, load
+from lpgcn.data.features import sized
 from lpgcn.evaluation import EarlyStopping, PlainRanker
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.protocol.accounting import Accounting
@@ -47,9 +49,9 @@ POOL: dict[str, Any] = {
     "loss": "softmax", "batch_size": "full", "negatives": 12, "answers": 5
 }  # fmt: skip
 every_model = pytest.mark.parametrize("model", ["lightgcn", "lightgcn+"])
-every_loss = pytest.mark.parametrize(
-    "loss", [{"batch_size": 100}, {"batch_size": "full"}, POOL], ids=["bpr", "full", "softmax"]
-)
+LOSSES: dict[str, dict[str, Any]] = {
+    "bpr": {"batch_size": 100}, "full": {"batch_size": "full"}, "softmax": POOL
+}  # fmt: skip
 
 
 @dataclass
@@ -100,22 +102,45 @@ def few(tmp_path: Path) -> Source:
     return Source(dataset="few", train=str(tmp_path / "few.txt"))
 
 
-@every_model
-@every_loss
-@pytest.mark.parametrize("mode", ["simulated", "federated"])
+def with_features(source: Source, folder: Path) -> Source:
+    """Two of every user, three of every item."""
+    for name, count, width in (("users", 14, 2), ("items", 31, 3)):
+        values = np.random.default_rng(width).normal(size=(count, width))
+        np.savez(folder / f"{name}.npz", ids=np.arange(count), features=values)
+    return msgspec.structs.replace(
+        source,
+        user_features=str(folder / "users.npz"),
+        item_features=str(folder / "items.npz"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "described"),
+    [
+        *((model, loss, False) for model in ("lightgcn", "lightgcn+") for loss in LOSSES),
+        ("gcn", "bpr", False),
+        ("ngcf", "softmax", False),
+        ("lightgcn", "bpr", True),
+    ],
+)
 def test_an_estimate_is_the_run_to_the_byte(
     few: Source,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     model: str,
-    loss: dict[str, Any],
-    mode: str,
+    loss: str,
+    described: bool,
 ) -> None:
-    """In so few epochs that every step is counted. `federated` has real parties and messages."""
+    """In so few epochs that every step is counted, with real parties and messages. That `simulated`
+    counts the same is in `protocol/test_accounting`."""
+    few = with_features(few, tmp_path) if described else few
     config = Config().changed(
-        model=model, mode=mode, layers=2, dim=4, virtual_items="2", planner="cover",
-        epochs=3, eval_every=2, **loss,
+        model=model, mode="federated", layers=2, dim=4, virtual_items="2", planner="cover",
+        epochs=3, eval_every=2, **LOSSES[loss],
     )  # fmt: skip
+    config = sized(config, few.open())
+    # Dense weights, also those of features, are summed up over everybody in every step.
+    shares = described or model in ("gcn", "ngcf")
     found = estimated(few.open(), config)
     monkeypatch.setattr(EarlyStopping, "improved", property(lambda _: True))
     with recorded() as sent:
@@ -123,6 +148,7 @@ def test_an_estimate_is_the_run_to_the_byte(
     assert (found.drawn_steps, found.steps) == (summary.steps, summary.steps)
     assert found.steps_per_epoch == (2 if config.batch_size == 100 else 1)
     assert found.training.rounds == len(sent.rounds)
+    assert sent.rounds.count(Phase.SUM_SHARED) == shares * summary.steps
     ranked = [phase for phase in sent.rounds if phase in (Phase.RANK_VALID, Phase.RANK_TEST)]
     assert found.measurements == len(ranked) == 3
     assert summary.traffic is not None

@@ -38,6 +38,7 @@ from lpgcn.runtime.hosts.nats.enrolment import (
     accept_enrolment,
     answer_enrolment,
     enrol,
+    request_enrolment,
 )
 from lpgcn.runtime.hosts.nats.jwt import (
     CredentialsError,
@@ -541,6 +542,26 @@ def test_a_refusal_steers_no_terminal(tmp_path: Path) -> None:
             invitation, EnrolmentRequest("a", key.public), key, EnrolmentReply(refusal="\x1bowned")
         )
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "name", "key", "account"])
+def test_only_an_answer_about_what_was_asked_for_is_taken(tmp_path: Path, wrong: str) -> None:
+    """A token is good at its own broker, whomever it is about."""
+    folder, key = FederationFolder.create(tmp_path / "federation"), Key.generate(Kind.USER)
+    issued_by = FederationFolder.create(tmp_path / "other") if wrong == "account" else folder
+    invitation = folder.invite()
+    request = request_enrolment(invitation, "alice", key)
+    public = Key.generate(Kind.USER).public if wrong == "key" else key.public
+    asked = EnrolmentRequest("mallory" if wrong == "name" else "alice", public)
+    book, issuer = folder.registry.read(), issued_by.issuer("client")
+    reply, _ = answer_enrolment(asked, invitation.name, book, issuer)
+    assert reply.token
+    if wrong == "nothing":
+        taken = accept_enrolment(invitation, request, key, reply)
+        assert (taken.name, taken.token, taken.seed) == ("alice", reply.token, key.reveal())
+        return
+    with pytest.raises(EnrolmentError, match=f"about '{asked.name}' with another key or account"):
+        accept_enrolment(invitation, request, key, reply)
 
 
 class _Post:

@@ -714,6 +714,21 @@ def test_whoever_speaks_another_version_is_refused(net: Net) -> None:
     assert isinstance(got(puppet.control), f.Refused)
 
 
+def test_a_server_that_speaks_another_version_is_left(net: Net) -> None:
+    """Before any client is made."""
+    server, heard = Connection(net.broker.options), SimpleQueue[str]()
+    server.open()
+    net.ends.append(server.close)
+    server.subscribe("up.a.*.hello", lambda subject, _: heard.put(subject))
+    running = net.carrier("a", range(1))
+    session = got(heard).split(".")[2]
+    welcome = f.Welcome(f.VERSION + 1, b"", {0: 0})
+    server.post([(f"down.a.{session}.control", f.encode(welcome))])
+    outcome = got(running.outcome)
+    assert isinstance(outcome, RefusedError) and running.welcomes == 0
+    assert f"speaks version {f.VERSION + 1}, this is {f.VERSION}: update" in str(outcome)
+
+
 @pytest.mark.parametrize(
     "words",
     [b"PUB up.a.\xff.0 2\r\nhi\r\n", b"HPUB up.a.old.0 4 4\r\nabcd\r\n"],
@@ -819,7 +834,8 @@ def test_a_broker_out_of_reach_is_waited_for(plain_broker: PlainBroker) -> None:
     opening = threading.Thread(target=connection.open, daemon=True)
     opening.start()
     for _ in range(2):
-        assert "refused" in got(heard.waits).lower() or "connect" in got(heard.waits).lower()
+        reason = got(heard.waits).lower()
+        assert "refused" in reason or "connect" in reason
     plain_broker.start()
     opening.join(SECONDS)
     assert not opening.is_alive()
