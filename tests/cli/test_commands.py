@@ -164,6 +164,27 @@ def test_recommend_to_everybody(
         assert "need --out" in report(*words, exit_code=2)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("all.jsonl", "jsonl"), ("all.PQ", "parquet"), ("all", "csv")]
+)
+def test_the_name_of_a_file_tells_its_format(
+    demo: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    words = ["recommend", demo, "--all", "-k", 2]
+    report(*words, "--out", tmp_path / name)
+    report(*words, "--format", kind, "--out", tmp_path / "asked")
+    assert (tmp_path / name).read_bytes() == (tmp_path / "asked").read_bytes()
+
+
+def test_a_name_and_a_format_that_contradict_each_other_are_refused(
+    demo: Path, tmp_path: Path
+) -> None:
+    words = ["recommend", demo, "--all", "--format", "csv", "--out", tmp_path / "all.parquet"]
+    message = report(*words, exit_code=2)["error"]["message"]
+    assert "all.parquet says parquet and --format says csv" in message
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> None:
     """A client's own folder has vectors of its user and of all items."""
     whole = lpgcn.Recommender.load(demo)
