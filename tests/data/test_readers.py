@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -317,6 +318,22 @@ def test_positions_that_do_not_fit(
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         read(tmp_path / name, columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [Columns(user="item_id"), Columns(time="user_id"), Columns(rating="item_id", minimum_rating=1)],
+)
+def test_a_column_has_one_meaning(tmp_path: Path, columns: Columns) -> None:
+    (tmp_path / "a.csv").write_text("user_id,item_id\n1,2\n")
+    with pytest.raises(DataError, match=r"the column '(user|item)_id' was given twice"):
+        read(tmp_path / "a.csv", columns)
+
+
+@pytest.mark.parametrize("least", [math.nan, math.inf, -math.inf])
+def test_a_minimum_rating_is_finite(least: float) -> None:
+    with pytest.raises(DataError, match="expected a finite number"):
+        Columns(minimum_rating=least)
 
 
 @pytest.mark.parametrize("positions", [(1,), (0, 1), (1, 1), (1, 2, 2), (1, 2, 3, 4, 5), (-1, 2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,10 @@ class Columns:
     rating or a time that there is not. Names have no meaning then."""
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.minimum_rating or 0):
+            raise DataError(
+                f"the minimum rating is {self.minimum_rating}; expected a finite number, such as 4"
+            )
         given = [position for position in self.positions if position]
         if self.positions and not (
             2 <= len(self.positions) <= 4
@@ -60,6 +65,12 @@ class Columns:
         rated = None if self.minimum_rating is None else _place(where, header, self.rating)
         timed = None if self.time is None else _place(where, header, self.time)
         user, item = (_place(where, header, name) for name in (self.user, self.item))
+        used = [place for place in (user, item, rated, timed) if place is not None]
+        if again := [header[place] for place in used if used.count(place) > 1]:
+            raise DataError(
+                f"{where}: the column {again[0]!r} was given twice; expected one each for user, "
+                f"item and, if they are used, rating and time; the columns are {', '.join(header)}"
+            )
         return Places(user, item, rated, timed)
 
     def positions_in(self, where: str, width: int) -> Places:
