@@ -49,12 +49,13 @@ def make_split(
 
 def _rows(data: Any, columns: Columns) -> Rows:
     names: Sequence[str]
+    maybe_times: tuple[str, ...] = ()
     if hasattr(data, "tocoo"):
         where, names, values = "the matrix", ("row", "column", "value"), _of_matrix(data)
         places = Places(0, 1, None if columns.minimum_rating is None else 2, None)
     elif hasattr(data, "columns"):
         where, names = "the data frame", tuple(map(str, data.columns))
-        places = columns.places(where, names)
+        places, maybe_times = columns.places(where, names), columns.maybe_times(names)
         labels = list(data.columns)
         used = {place: np.asarray(data[labels[place]].to_numpy()) for place in _used(places)}
         values = [used.get(place, np.empty(0)) for place in range(len(labels))]
@@ -70,7 +71,8 @@ def _rows(data: Any, columns: Columns) -> Rows:
         column_of_ids(where, names[at], values[at]) for at in (places.user, places.item)
     )
     times = None if places.time is None else _times(where, names[places.time], values[places.time])
-    rows = Rows(where, users, items, np.arange(1, len(users.codes) + 1), times)
+    lines = np.arange(1, len(users.codes) + 1)
+    rows = Rows(where, users, items, lines, times, maybe_times=maybe_times)
     if places.rating is None:
         return rows
     ratings = column_of_numbers(where, names[places.rating], values[places.rating])

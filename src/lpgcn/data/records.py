@@ -7,6 +7,7 @@ import io
 import math
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final, Literal
@@ -56,7 +57,8 @@ def read_records(
         _check_no_header(rows, line)
         return rows
     header = [name.partition(":")[0] for name in first_record] if is_typed else first_record
-    return _read(where, columns, columns.places(place, header), records)
+    rows = _read(where, columns, columns.places(place, header), records)
+    return replace(rows, maybe_times=columns.maybe_times(header))
 
 
 def _read(where: str, columns: Columns, places: Places, records: Iterator[Record]) -> Rows:
