@@ -336,6 +336,8 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["train", "mine", "--train", "nowhere.csv"], "DataError", "nowhere.csv"),
         (["train", "demo", "--terms", "nowhere.jsonl"], "TermError", "no log of terms"),
         (["train", "demo", "--checkpoint-every", "0"], "BadParameter", "--checkpoint-every"),
+        (["compare", "demo", "--out", "x", "--models", ""], "CompareError", "--models names none"),
+        (["compare", "demo", "--out", "x", "--metrics", ","], "CompareError", "--metrics names"),
         (["evaluate", "nowhere"], "RunFolderError", "has no run"),
         (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
         (["recommend", "nowhere"], "ModelError", "no finished model"),

@@ -103,13 +103,15 @@ def compare(
     if page is not None:
         check_report(page, overwrite=resume)
     source = source_asked(dataset, fields).resolved()
+    if models == ():
+        raise CompareError("--models names none; name some, or leave it out for all")
     _check_metrics(metrics)
     at = sorted({int(name.partition("@")[2]) for name in metrics})
     check_folder(out)
     if out.exists() and any(out.iterdir()) and not resume:
         raise CompareError(f"{out} is not empty; continue it with --resume, or choose another")
     planned = entries(
-        models or _usable(names()),
+        _usable(names()) if models is None else models,
         seeds=seeds,
         layers=[_count(word) for word in layers],
         settings=settings,
@@ -255,6 +257,8 @@ def _check_metrics(metrics: Sequence[str]) -> None:
     from lpgcn.evaluation.beyond_accuracy import BEYOND_ACCURACY
 
     every = (*METRICS, *BEYOND_ACCURACY)
+    if not metrics:
+        raise CompareError("--metrics names none; name some, or leave it out for recall and ndcg")
     for name in metrics:
         kind, _, k = name.partition("@")
         if kind not in every or not k.isdecimal() or int(k) < 1:
