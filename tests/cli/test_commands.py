@@ -449,6 +449,22 @@ def test_every_help_has_an_example(path: tuple[str, ...]) -> None:
     assert " ".join(("lpgcn", *path)) in result.stdout.partition(":\n")[2]
 
 
+@pytest.mark.parametrize(
+    ("path", "untrue"),
+    [
+        (("verify",), "or a method"),
+        (("plan",), "or a method"),
+        (("plan",), "--user-features"),
+        (("serve",), "or a method"),
+        (("serve",), "--item-features"),
+        (("federation", "up"), "or a method"),
+        (("audit",), "--virtual-draw"),
+    ],
+)
+def test_no_help_speaks_of_what_the_command_has_not(path: tuple[str, ...], untrue: str) -> None:
+    assert untrue not in " ".join(run(*path, "--help").stdout.split())
+
+
 def test_version_and_no_arguments() -> None:
     assert run("--version").stdout == f"lpgcn {lpgcn.__version__}\n"
     result = run()

@@ -121,7 +121,13 @@ what it sees before the first step: the token graph.""",
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(
-    Config, "Configuration", without={"mode", "epochs", "patience", "eval_every", *_SWEPT}
+    Config,
+    "Configuration",
+    without={"mode", "epochs", "patience", "eval_every", *_SWEPT},
+    saying={
+        "cooccurrence": "What goes together, for --draw coherent: a public file that `lpgcn data "
+        "cooccurrence` makes."
+    },
 )
 @click.option(
     "--epochs",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options
+from lpgcn.cli.options import (
+    ONLY_BACKBONES,
+    WITHOUT_FEATURES,
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+)
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.terminal import (
     json_option,
@@ -135,7 +142,12 @@ Examples:
 @config_option
 @serving_options
 @json_option
-@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
+@field_options(
+    Config,
+    "Configuration",
+    without=("mode", "never_convolve", "patience"),
+    saying={**ONLY_BACKBONES, **WITHOUT_FEATURES},
+)
 def serve(
     folder: Path,
     broker: str,

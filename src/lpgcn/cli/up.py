@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
+from lpgcn.cli.options import (
+    ONLY_BACKBONES,
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+    source_asked,
+)
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import serving_options, show_summary
 from lpgcn.cli.terminal import json_option, print_json, say, show
@@ -46,7 +53,12 @@ Examples:
 @serving_options
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
+@field_options(
+    Config,
+    "Configuration",
+    without=("mode", "never_convolve", "patience"),
+    saying=ONLY_BACKBONES,
+)
 def up(
     dataset: str | None,
     hosts: int,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpgcn.cli.options import (
+    ONLY_BACKBONES,
     SectionedCommand,
     asked,
     config_option,
@@ -63,7 +64,7 @@ Examples:
     Config,
     "Configuration",
     without={"mode", "patience", "eval_every"},
-    saying={"model": "What is trained: a backbone."},
+    saying=ONLY_BACKBONES,
 )
 def verify(
     dataset: str | None,
