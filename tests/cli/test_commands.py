@@ -265,6 +265,23 @@ def test_data_list_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert split.fingerprint in run("data", "show", "demo").stdout
 
 
+def test_a_narrow_screen_has_all_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "mine.csv").write_text("user_id,item_id\n1,2\n")
+    shown = run("data", "show", "mine", "--train", tmp_path / "mine.csv").stdout.splitlines()
+    [heading] = [line for line in shown if "interactions" in line and "part" in line]
+    assert heading.split()[-6:] == ["users", "items", "most", "items", "most", "users"]
+    assert any(line.startswith("1 user and 1 item; 100.00%") for line in shown)
+
+
+def test_models_are_one_object() -> None:
+    names = {one["name"] for one in report("models")["models"]}
+    assert {"popular", "lightgcn"} <= names
+    assert report("models", "popular")["name"] == "popular"
+
+
 def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     rows = [f"u{user},i{(user + item) % 9}" for user in range(12) for item in range(6)]
@@ -339,8 +356,8 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["compare", "demo", "--out", "x", "--models", ""], "CompareError", "--models names none"),
         (["compare", "demo", "--out", "x", "--metrics", ","], "CompareError", "--metrics names"),
         (["evaluate", "nowhere"], "RunFolderError", "has no run"),
-        (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
-        (["recommend", "nowhere"], "ModelError", "no finished model"),
+        (["recommend", "nowhere", "--user", "1"], "ModelError", "there is no folder nowhere"),
+        (["recommend", "."], "ModelError", "no finished model"),
         (["recommend", "nowhere", "--user", "1", "--all"], "UsageError", "exclude one another"),
         (["recommend", "nowhere", "--out", "x"], "UsageError", "about --all"),
         (["data", "show", "dmo"], "DataError", "Did you mean 'demo'"),

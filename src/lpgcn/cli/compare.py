@@ -12,7 +12,7 @@ import msgspec
 from lpgcn.cli.options import Names, SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.report import check_report, report_option, write_report
-from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say, show, table
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
 from lpgcn.files import check_folder
@@ -155,7 +155,7 @@ class _Runner:
         from lpgcn.methods.comparison.running import failure, run_all
 
         pending = [one for one in planned if finished(one, out, self._fingerprint) is None]
-        say(f"{len(planned):,} runs, {len(pending):,} of them to do, in {out}")
+        say(f"{counted(len(planned), 'run')}, {len(pending):,} of them to do, in {out}")
         screen = console(stderr=True)
         try:
             with screen.status("") as status:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lpgcn.cli.options import Names, overwrite_option
-from lpgcn.cli.terminal import console, json_option, print_json, ranking_table, say, show
+from lpgcn.cli.terminal import console, counted, json_option, print_json, ranking_table, say, show
 
 if TYPE_CHECKING:
     from lpgcn.runtime.runs.recommendation_files import FileFormat, Sink
@@ -163,7 +163,8 @@ def _recommend_all(
     if as_json:
         print_json({"out": str(out), "users": len(ids[0]), "recommendations": count})
     else:
-        say(f"{count:,} recommendations to {len(ids[0]):,} users are in {out}")
+        to_whom = f"{counted(count, 'recommendation')} to {counted(len(ids[0]), 'user')}"
+        say(f"{to_whom} are in {out}")
 
 
 def _in_parts(model: Recommender, to: Sink, recommended: Callable[[Any], Any]) -> int:
