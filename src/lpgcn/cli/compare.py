@@ -118,6 +118,7 @@ def compare(
         wanted={"at": at, **given(Config, fields)},
     )
     _warn_of_rules(planned)
+    _tell_of_one_seed(planned, seeds)
     split = source.open()
     runner = _Runner(source, split.fingerprint, jobs, threads)
     if search:
@@ -223,6 +224,15 @@ def _warn_of_rules(planned: Sequence[Entry]) -> None:
         if len(found) > 1:
             values = ", ".join(map(str, sorted(found)))
             say(f"models have different {name}: {values}", style="yellow", label="warning")
+
+
+def _tell_of_one_seed(planned: Sequence[Entry], seeds: int) -> None:
+    """What is computed in one go is the same with every seed."""
+    from lpgcn.methods.registry import described
+
+    fixed = [one for one in dict.fromkeys(one.model for one in planned) if described(one).fixed]
+    if fixed and seeds > 1:
+        say(f"one run instead of {seeds} each, as nothing is drawn: {', '.join(fixed)}")
 
 
 def _name(entry: Entry) -> str:

@@ -20,7 +20,7 @@ from lpgcn.cli.options import (
 )
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import serving_options, show_summary
-from lpgcn.cli.terminal import json_option, print_json, say, show
+from lpgcn.cli.terminal import counted, json_option, print_json, say, show
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
@@ -100,7 +100,8 @@ def up(
             folder = out
         network = LocalNetwork(folder, source, split, hosts)
         if log is None:
-            say(f"broker, server and {len(network.names)} hosts in {folder}")
+            fewer = f" instead of {hosts}, one a user," if len(network.names) < hosts else ""
+            say(f"broker, server and {counted(len(network.names), 'host')}{fewer} in {folder}")
         else:
             log("starting", hosts=len(network.names), folder=str(folder))
         serving = Serving(
