@@ -169,6 +169,27 @@ def test_recommend_to_everybody(
         assert "need --out" in report(*words, exit_code=2)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("all.jsonl", "jsonl"), ("all.PQ", "parquet"), ("all", "csv")]
+)
+def test_the_name_of_a_file_tells_its_format(
+    demo: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    words = ["recommend", demo, "--all", "-k", 2]
+    report(*words, "--out", tmp_path / name)
+    report(*words, "--format", kind, "--out", tmp_path / "asked")
+    assert (tmp_path / name).read_bytes() == (tmp_path / "asked").read_bytes()
+
+
+def test_a_name_and_a_format_that_contradict_each_other_are_refused(
+    demo: Path, tmp_path: Path
+) -> None:
+    words = ["recommend", demo, "--all", "--format", "csv", "--out", tmp_path / "all.parquet"]
+    message = report(*words, exit_code=2)["error"]["message"]
+    assert "all.parquet says parquet and --format says csv" in message
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_folder_of_one_user_needs_no_name(demo: Path, tmp_path: Path) -> None:
     """A client's own folder has vectors of its user and of all items."""
     whole = lpgcn.Recommender.load(demo)
@@ -252,6 +273,23 @@ def test_data_list_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert shown["fingerprint"] == split.fingerprint
     assert shown["parts"]["train"]["interactions"] == len(split.train)
     assert split.fingerprint in run("data", "show", "demo").stdout
+
+
+def test_a_narrow_screen_has_all_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "mine.csv").write_text("user_id,item_id\n1,2\n")
+    shown = run("data", "show", "mine", "--train", tmp_path / "mine.csv").stdout.splitlines()
+    [heading] = [line for line in shown if "interactions" in line and "part" in line]
+    assert heading.split()[-6:] == ["users", "items", "most", "items", "most", "users"]
+    assert any(line.startswith("1 user and 1 item; 100.00%") for line in shown)
+
+
+def test_models_are_one_object() -> None:
+    names = {one["name"] for one in report("models")["models"]}
+    assert {"popular", "lightgcn"} <= names
+    assert report("models", "popular")["name"] == "popular"
 
 
 def test_own_files_and_warnings_about_them(tmp_path: Path) -> None:
@@ -395,9 +433,11 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         (["train", "mine", "--train", "nowhere.csv"], "DataError", "nowhere.csv"),
         (["train", "demo", "--terms", "nowhere.jsonl"], "TermError", "no log of terms"),
         (["train", "demo", "--checkpoint-every", "0"], "BadParameter", "--checkpoint-every"),
+        (["compare", "demo", "--out", "x", "--models", ""], "CompareError", "--models names none"),
+        (["compare", "demo", "--out", "x", "--metrics", ","], "CompareError", "--metrics names"),
         (["evaluate", "nowhere"], "RunFolderError", "has no run"),
-        (["recommend", "nowhere", "--user", "1"], "ModelError", "no finished model"),
-        (["recommend", "nowhere"], "ModelError", "no finished model"),
+        (["recommend", "nowhere", "--user", "1"], "ModelError", "there is no folder nowhere"),
+        (["recommend", "."], "ModelError", "no finished model"),
         (["recommend", "nowhere", "--user", "1", "--all"], "UsageError", "exclude one another"),
         (["recommend", "nowhere", "--out", "x"], "UsageError", "about --all"),
         (["data", "show", "dmo"], "DataError", "Did you mean 'demo'"),
@@ -504,6 +544,22 @@ def test_every_help_has_an_example(path: tuple[str, ...]) -> None:
     result = run(*path, "--help")
     assert result.exit_code == 0
     assert " ".join(("lpgcn", *path)) in result.stdout.partition(":\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("path", "untrue"),
+    [
+        (("verify",), "or a method"),
+        (("plan",), "or a method"),
+        (("plan",), "--user-features"),
+        (("serve",), "or a method"),
+        (("serve",), "--item-features"),
+        (("federation", "up"), "or a method"),
+        (("audit",), "--virtual-draw"),
+    ],
+)
+def test_no_help_speaks_of_what_the_command_has_not(path: tuple[str, ...], untrue: str) -> None:
+    assert untrue not in " ".join(run(*path, "--help").stdout.split())
 
 
 def test_version_and_no_arguments() -> None:

@@ -39,6 +39,7 @@ from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.connection import Connection
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
+from lpgcn.runtime.runs.local_network import HostError, LocalNetwork
 from lpgcn.runtime.runs.run_folder import Progress, Run
 from lpgcn.runtime.runs.serving import Serving, ServingObserver, secret_seed
 from lpgcn.runtime.runs.source import Source
@@ -776,3 +777,17 @@ def test_help_has_an_example(command: list[str]) -> None:
     assert done.exit_code == 0
     assert re.search(rf"^ +lpgcn {' '.join(command)} ", done.output.partition("Example")[2], re.M)
     assert done.stderr == ""
+
+
+def test_hosts_without_a_user_are_not_started_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise HostError("not started")
+
+    monkeypatch.setattr(LocalNetwork, "run", refuse)
+    path = tmp_path / "mine.csv"
+    path.write_text(csv({f"user-{number}": items_of(number) for number in range(3)}))
+    up = ("federation", "up", "mine", "--train", path, "--hosts", 50, "--out", tmp_path / "net")
+    said = f"broker, server and 3 hosts instead of 50, one a user, in {tmp_path / 'net'}"
+    assert said in lpgcn(*up).stderr

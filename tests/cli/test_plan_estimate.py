@@ -108,6 +108,8 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
         (("--latency", "50"), "--latency is about an estimate: add --estimate"),
         (("--bandwidth", "1"), "--bandwidth is about an estimate: add --estimate"),
         (("--paper-steps", "5"), "--paper-steps is about an estimate: add --estimate"),
+        (("--epochs", "100"), "--epochs is about an estimate: add --estimate"),
+        (("--sweep", "--at", "5"), "--at is about an estimate: add --estimate"),
         (("--estimate", "--sweep"), "leave out --sweep"),
         (("--estimate", "--latency", "-1"), "--latency"),
         (("--estimate", "--latency", "nan"), "expected finite numbers"),

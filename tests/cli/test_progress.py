@@ -11,8 +11,9 @@ from rich.status import Status
 
 from lpgcn.cli import progress
 from lpgcn.config import Config
-from lpgcn.data import load
+from lpgcn.data import Interactions, load
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run
 from lpgcn.runtime.runs.source import Source
@@ -99,3 +100,43 @@ def test_a_run_says_at_its_beginning_that_it_has_fewer_groups(
         display.data_read(load("demo"))
         display.run_began(run, 1, Progress(stopping=EarlyStopping(5)))
     assert "warning: 7 groups instead of 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("2", ""),
+        ("3", "1 user of 2 cannot list --virtual-items 3: there are 5 items, and they list all b"),
+        ("2.0x", "1 user of 2 cannot list --virtual-items 2.0x"),
+        ("9", "2 users of 2 cannot list"),
+    ],
+)
+def test_virtual_items_that_are_not_there_are_told(asked: str, said: str) -> None:
+    train = Interactions.from_pairs([0, 1, 1], [0, 0, 1], 2, 5)
+    found = progress.fewer_virtual_items(Config(virtual_items=asked), train)
+    assert found.startswith(said) and bool(found) == bool(said)
+    assert progress.fewer_virtual_items(Config(model="popular", virtual_items=asked), train) == ""
+
+
+def test_a_user_of_all_items_is_no_matter_without_virtual_ones() -> None:
+    train = Interactions.from_pairs([0, 0], [0, 1], 1, 2)
+    assert progress.fewer_virtual_items(Config(), train) == ""
+
+
+def test_what_is_computed_in_one_go_has_no_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    config = Config(model="popular", epochs=1)
+    run = Run(source=Source(dataset="demo"), config=config, fingerprint="0" * 64)
+    with progress.ProgressDisplay(Path("out")) as display:
+        display.run_began(run, 1, Progress(stopping=EarlyStopping(5)))
+        valid = {"recall@20": 0.5}
+        display.epoch_done(EpochMetrics(epoch=1, seconds=2, loss=0.0, valid=valid))
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "epoch 1/1  Recall@20 0.5000  best 0.5000 at 1  2.0 s"
+
+
+def test_the_first_stage_of_a_federation_is_no_resumption(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with progress.ProgressDisplay(Path("out")) as display:
+        display.stage_began(Phase.RESUME)
+    assert capsys.readouterr().err == "initialising: clients hear from where they begin, or go on\n"

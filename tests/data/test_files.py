@@ -250,11 +250,25 @@ def test_a_split_by_time_leaves_out_who_came_later(tmp_path: Path) -> None:
         split = read_split(path, columns=columns, splitting=Splitting("temporal"))
     assert list(split.user_ids) == ["old"]
     assert [len(part) for part in split.parts.values()] == [8, 1, 0]
-    with pytest.raises(DataError, match="needs the time of every interaction"):
+    with pytest.raises(DataError, match=r"needs the time of every interaction.*--time-column"):
         read_split(path, splitting=Splitting("temporal"))
     last = read_split(path, columns=columns, splitting=Splitting("leave-one-out"))
     assert external(last, last.test) == {("old", 9)}
     assert external(last, last.valid) == {("old", 8)}
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("timestamp", r"perhaps 'timestamp', say which with --time-column timestamp"),
+        ("mood", r"if a column has them, say which with --time-column \(in Python"),
+    ],
+)
+def test_last_items_that_are_drawn_are_told(tmp_path: Path, column: str, said: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"user_id,item_id,{column}\n0,1,5\n0,2,3\n0,3,4\n")
+    with pytest.warns(DataWarning, match=f"no times: the last items are drawn; .*{said}"):
+        read_split(path, splitting=Splitting("leave-one-out"))
 
 
 def test_a_pair_that_comes_again_is_of_its_first_time(tmp_path: Path) -> None:

@@ -128,7 +128,12 @@ def test_times_of_a_data_frame(kind: str) -> None:
         ((np.array([1]), np.array([1, 2])), "arrays of 1, 2 entries"),
         (np.array([1, 2]), "found ndarray as data; expected a pandas"),
         (7, "found int as data"),
-        ([], "found list as data"),
+        ([], "found an empty list as data"),
+        ([("a",)], "found rows of 1 field as data; expected .* a list of \\(user, item"),
+        ([(1, 2, 3, 4, 5)], "found rows of 5 fields as data"),
+        ([(1, 2), (1, 2, 3)], "found 2 and, in row 2, 3 fields; expected as many in each"),
+        ([1, 2], "found list as data"),
+        (["ab"], "found list as data"),
     ],
 )
 def test_what_is_wrong_is_told(data: Any, message: str) -> None:

@@ -31,7 +31,10 @@ def test_a_missing_data_set_names_folder_files_and_source(tmp_path: Path) -> Non
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
-    with pytest.raises(DataError, match=r"unknown data set 'Gowala'; .*Did you mean 'gowalla'\?"):
+    with pytest.raises(
+        DataError,
+        match=r"unknown data set 'Gowala'; .*Did you mean 'gowalla'\?.* \(in Python Source\(",
+    ):
         load("Gowala")
 
 

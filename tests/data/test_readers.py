@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -164,7 +165,8 @@ def test_only_ratings_from_the_minimum_on_count(
         ("a.csv", "user_id,item_id\n1,2\n,3\n", r"line 3: column 'user_id' has ''; expected an id"),
         ("a.csv", "user_id,item_id\n1,2\n1,NaN\n", "line 3: column 'item_id' has 'NaN'"),
         ("a.csv", "user_id,item_id\n1,2\n\n1\n", r"line 4: found 1 fields; expected 2"),
-        ("a.tsv", "user_id,item_id\n1,2\n", "unknown column 'user_id'"),
+        ("a.tsv", "user_id,item_id\n1,2\n", "found one field with ',' in it"),
+        ("a.csv", "x\n1\n", "unknown column 'user_id'; the columns are x;"),
         ("a.csv", 'user_id,item_id\n1,"' + "x" * 140_000, "quotation mark"),
         ("a.csv", "user_id,item_id\n1,\0\n", "not a text file"),
         ("a.xlsx", "x", r"no format goes with 'a\.xlsx'; say which it is: lightgcn, movielens"),
@@ -188,6 +190,20 @@ def test_ratings_must_be_numbers(tmp_path: Path, cell: str, message: str) -> Non
     assert pairs_of(read(path, Columns())) == [("1", "2"), ("1", "3")]
     with pytest.raises(DataError, match=f"line 3: column 'rating' {message}"):
         read(path, Columns(minimum_rating=4))
+
+
+@pytest.mark.parametrize("between", [";", "\t", "|", "::"])
+@pytest.mark.parametrize("columns", [Columns(minimum_rating=4), Columns(positions=(1, 2))])
+def test_other_delimiters_are_told_and_read_as_text(
+    tmp_path: Path, between: str, columns: Columns
+) -> None:
+    header = [] if columns.positions else [["user_id", "item_id", "rating"]]
+    lines = [*header, ["a", "x", "5"], ["b", "y", "4.5"]]
+    path = tmp_path / "a.csv"
+    path.write_text("".join(between.join(line) + "\n" for line in lines))
+    with pytest.raises(DataError, match=r"a\.csv, line 1: found one field .*--format text"):
+        read(path, columns)
+    assert pairs_of(read(path, columns, "text")) == [("a", "x"), ("b", "y")]
 
 
 def test_other_ways_to_fail(tmp_path: Path) -> None:
@@ -304,6 +320,8 @@ def test_compressed_files(
         ("a.csv", "1,2\n", Columns(positions=(1, 3)), "found 2 fields, expected a column 3"),
         ("a.csv", "1,2\n", Columns(positions=(1, 2), minimum_rating=1), "not which column has"),
         ("a.csv", "u,i\n1,2\n3,4\n", Columns(positions=(1, 2)), "'u', 'i' above .*a header"),
+        ("a.csv", "userId,film\na,b\n", Columns(positions=(1, 2)), "'userId', 'film', .*a header"),
+        ("a.csv", "x,who\na,b\n", Columns(user="who", positions=(1, 2)), "which looks like a hea"),
         ("a.inter", "1\t2\n", Columns(positions=(1, 2)), "the format recbole, whose columns are"),
         ("a.csv", "1,2,x\n", Columns(positions=(1, 2, 0, 3)), "column '3' has 'x'; expected a n"),
         ("a.csv", "1,2,x\n", Columns(positions=(1, 2, 3), minimum_rating=1), "'3' has 'x'; expec"),
@@ -317,6 +335,22 @@ def test_positions_that_do_not_fit(
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         read(tmp_path / name, columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [Columns(user="item_id"), Columns(time="user_id"), Columns(rating="item_id", minimum_rating=1)],
+)
+def test_a_column_has_one_meaning(tmp_path: Path, columns: Columns) -> None:
+    (tmp_path / "a.csv").write_text("user_id,item_id\n1,2\n")
+    with pytest.raises(DataError, match=r"the column '(user|item)_id' was given twice"):
+        read(tmp_path / "a.csv", columns)
+
+
+@pytest.mark.parametrize("least", [math.nan, math.inf, -math.inf])
+def test_a_minimum_rating_is_finite(least: float) -> None:
+    with pytest.raises(DataError, match="expected a finite number"):
+        Columns(minimum_rating=least)
 
 
 @pytest.mark.parametrize("positions", [(1,), (0, 1), (1, 1), (1, 2, 2), (1, 2, 3, 4, 5), (-1, 2)])

@@ -92,6 +92,14 @@ def test_models_are_compared_by_their_accuracy(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_what_has_no_seed_is_run_once_and_that_is_said(tastes: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    done = compare("--train", str(tastes), "--models", "popular", "--seeds", "2", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "one run instead of 2 each, as nothing is drawn: popular" in done.stderr
+    assert "1 run, 1 of them to do" in done.stderr
+
+
 def test_what_is_done_is_not_done_again_and_what_failed_is(compared: Path, tastes: Path) -> None:
     out = compared / "out"
     before = (out / "bpr" / "seed-0" / "summary.json").stat().st_mtime_ns

@@ -18,7 +18,7 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.report import check_report, report_option
-from lpgcn.cli.terminal import json_option, print_json, say, show, size, table
+from lpgcn.cli.terminal import counted, json_option, print_json, say, show, size, table
 from lpgcn.config import PAPERS_OWN, Config, PlannerName, SuiteName, VirtualDraw
 from lpgcn.runtime.runs.source import Source
 
@@ -121,7 +121,13 @@ what it sees before the first step: the token graph.""",
 @json_option
 @field_options(Source, "Data, and files of your own")
 @field_options(
-    Config, "Configuration", without={"mode", "epochs", "patience", "eval_every", *_SWEPT}
+    Config,
+    "Configuration",
+    without={"mode", "epochs", "patience", "eval_every", *_SWEPT},
+    saying={
+        "cooccurrence": "What goes together, for --draw coherent: a public file that `lpgcn data "
+        "cooccurrence` makes."
+    },
 )
 @click.option(
     "--epochs",
@@ -171,7 +177,7 @@ def audit(
     split = source.open()
     settings = _settings(sized(base, split), swept)
     people = _people(split, attributes)
-    say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
+    say(f"{split.name}: {counted(split.n_users, 'user')}, fingerprint {split.fingerprint[:12]}")
     made = Made(split)
     found: list[Audited] = []
     tables: list[AuditTable] = []

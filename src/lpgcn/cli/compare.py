@@ -12,7 +12,7 @@ import msgspec
 from lpgcn.cli.options import Names, SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.report import check_report, report_option, write_report
-from lpgcn.cli.terminal import console, json_option, print_json, say, show, table
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say, show, table
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
 from lpgcn.files import check_folder
@@ -103,19 +103,22 @@ def compare(
     if page is not None:
         check_report(page, overwrite=resume)
     source = source_asked(dataset, fields).resolved()
+    if models == ():
+        raise CompareError("--models names none; name some, or leave it out for all")
     _check_metrics(metrics)
     at = sorted({int(name.partition("@")[2]) for name in metrics})
     check_folder(out)
     if out.exists() and any(out.iterdir()) and not resume:
         raise CompareError(f"{out} is not empty; continue it with --resume, or choose another")
     planned = entries(
-        models or _usable(names()),
+        _usable(names()) if models is None else models,
         seeds=seeds,
         layers=[_count(word) for word in layers],
         settings=settings,
         wanted={"at": at, **given(Config, fields)},
     )
     _warn_of_rules(planned)
+    _tell_of_one_seed(planned, seeds)
     split = source.open()
     runner = _Runner(source, split.fingerprint, jobs, threads)
     if search:
@@ -158,7 +161,7 @@ class _Runner:
         from lpgcn.methods.comparison.running import failure, run_all
 
         pending = [one for one in planned if finished(one, out, self._fingerprint) is None]
-        say(f"{len(planned):,} runs, {len(pending):,} of them to do, in {out}")
+        say(f"{counted(len(planned), 'run')}, {len(pending):,} of them to do, in {out}")
         screen = console(stderr=True)
         try:
             with screen.status("") as status:
@@ -228,6 +231,15 @@ def _warn_of_rules(planned: Sequence[Entry]) -> None:
             say(f"models have different {name}: {values}", style="yellow", label="warning")
 
 
+def _tell_of_one_seed(planned: Sequence[Entry], seeds: int) -> None:
+    """What is computed in one go is the same with every seed."""
+    from lpgcn.methods.registry import described
+
+    fixed = [one for one in dict.fromkeys(one.model for one in planned) if described(one).fixed]
+    if fixed and seeds > 1:
+        say(f"one run instead of {seeds} each, as nothing is drawn: {', '.join(fixed)}")
+
+
 def _name(entry: Entry) -> str:
     return f"{entry.label}, seed {entry.config.seed}"
 
@@ -260,6 +272,8 @@ def _check_metrics(metrics: Sequence[str]) -> None:
     from lpgcn.evaluation.beyond_accuracy import BEYOND_ACCURACY
 
     every = (*METRICS, *BEYOND_ACCURACY)
+    if not metrics:
+        raise CompareError("--metrics names none; name some, or leave it out for recall and ndcg")
     for name in metrics:
         kind, _, k = name.partition("@")
         if kind not in every or not k.isdecimal() or int(k) < 1:

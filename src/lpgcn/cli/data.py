@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lpgcn.cli.options import SectionedCommand, field_options, given, overwrite_option
-from lpgcn.cli.terminal import json_option, print_json, show, table
+from lpgcn.cli.terminal import counted, json_option, print_json, show, table
 from lpgcn.runtime.runs.source import FEATURES, Source
 
 
@@ -93,10 +93,11 @@ def show_(dataset: str, as_json: bool, **fields: Any) -> None:
             "interactions",
             "users",
             "items",
-            "most items a user",
-            "most users an item",
+            "most items",
+            "most users",
         ),
-        f"{split.n_users:,} users and {split.n_items:,} items; "
+        "The last columns: the most items of a user, and the most users of an item.",
+        f"{counted(split.n_users, 'user')} and {counted(split.n_items, 'item')}; "
         f"{interactions / (split.n_users * split.n_items):.2%} of all pairs are interactions.",
         f"Fingerprint {split.fingerprint}",
     )
@@ -153,8 +154,8 @@ def cooccurrence(
         print_json({**about, "out": str(out), "fingerprint": split.fingerprint})
     else:
         show(
-            f"{about['pairs']:,} pairs of {split.n_items:,} items, counted among {count:,} users, "
-            f"are in {out}."
+            f"{counted(about['pairs'], 'pair')} of {counted(split.n_items, 'item')}, counted among "
+            f"{counted(count, 'user')}: {out}."
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from lpgcn.cli.terminal import json_option, metrics_table, print_json, show
+from lpgcn.cli.terminal import counted, json_option, metrics_table, print_json, show
 from lpgcn.config import EXPONENT_STEP, Mask
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def evaluate(
         test = {"test": found.values, "lists": lists, "test_users": found.n_users}
         print_json({**about, **test})
         return
-    title = f"{split.name} · {run.config.model} · {found.n_users:,} users tested"
+    title = f"{split.name} · {run.config.model} · {counted(found.n_users, 'user')} tested"
     show(
         metrics_table({"test": found.values}, title),
         metrics_table({"lists": lists}, "What the lists are like"),

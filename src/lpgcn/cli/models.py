@@ -35,7 +35,7 @@ def models(name: str | None, as_json: bool) -> None:
                 raise
             say(str(error), style="yellow", label="warning")
     if as_json:
-        print_json(found[0] if name else found)
+        print_json(found[0] if name else {"models": found})
         return
     if not name:
         rows = [(one.name, one.summary, "torch" if one.needs_torch else "") for one in found]

@@ -19,6 +19,12 @@ from lpgcn.terms import LEAST_MEMBERS
 
 _ALSO: Final = {"minimum_rating": ("--min-rating",)}
 """Shorter names of some options."""
+ONLY_BACKBONES: Final = MappingProxyType({"model": "What is trained: a backbone."})
+"""What `field_options` says where methods are refused."""
+WITHOUT_FEATURES: Final = MappingProxyType(
+    {"user_feature_dim": "Features of a user.", "item_feature_dim": "Features of an item."}
+)
+"""What it says where there are no files of features, only their numbers."""
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 

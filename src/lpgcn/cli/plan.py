@@ -10,10 +10,13 @@ import click
 import msgspec
 
 from lpgcn.cli.options import (
+    ONLY_BACKBONES,
+    WITHOUT_FEATURES,
     SectionedCommand,
     asked,
     config_option,
     field_options,
+    given,
     overwrite_option,
     source_asked,
 )
@@ -109,7 +112,10 @@ On a large data set the planner auto takes minutes, and cover and greedy take se
 @field_options(Source, "Data, and files of your own", without=FEATURES)
 @field_options(Config, "Configuration", without=_FIELDS - _RELEVANT)
 @field_options(
-    Config, "Configuration that only an estimate depends on", without=_FIELDS - _ESTIMATED
+    Config,
+    "Configuration that only an estimate depends on",
+    without=_FIELDS - _ESTIMATED,
+    saying={**ONLY_BACKBONES, **WITHOUT_FEATURES},
 )
 def plan(
     dataset: str | None,
@@ -188,10 +194,11 @@ def _check_flags(
     if sweep and estimated:
         raise click.UsageError("--estimate is about one plan: leave out --sweep")
     if not estimated:
-        for name in ("latency", "bandwidth", "paper_steps"):
-            if fields[name]:
-                flag = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{flag} is about an estimate: add --estimate")
+        about_it = [name for name in ("latency", "bandwidth", "paper_steps") if fields[name]]
+        about_it += [name for name in given(Config, fields) if name in _ESTIMATED]
+        for name in about_it:
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} is about an estimate: add --estimate")
 
 
 def _federation(split: Split, config: Config, devices: int | None) -> Split:

@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
+import numpy as np
 from rich import progress as rich_progress
 from rich.status import Status
 
 from lpgcn.checkpoints import CheckpointError
-from lpgcn.cli.terminal import console, duration, say, size
+from lpgcn.cli.terminal import console, counted, duration, say, size
 from lpgcn.config import Config
-from lpgcn.data import Split
+from lpgcn.data import Interactions, Split
 from lpgcn.model.backbones import is_backbone
 from lpgcn.model.batches import group_count, smallest_group
 from lpgcn.protocol.phases import Phase
@@ -25,6 +26,7 @@ from lpgcn.runtime.verification import VerificationObserver
 SECONDS_BETWEEN: Final = 10.0
 """Two lines about steps, where there is no bar."""
 _STAGES: Final = {
+    Phase.RESUME: "clients hear from where they begin, or go on",
     Phase.KEYS: "every client makes a key pair",
     Phase.SHARE_KEY: "one client makes the shared key and seals it to all",
     Phase.LIST: "clients list their items, real and virtual, as tokens",
@@ -66,6 +68,23 @@ def fewer_groups(config: Config, n_clients: int) -> str:
     )
 
 
+def fewer_virtual_items(config: Config, train: Interactions) -> str:
+    """How many users list fewer virtual items than --virtual-items, as there are no more; or
+    nothing."""
+    if not is_backbone(config.model):
+        return ""
+    count, ratio = config.alpha
+    real = train.user_degrees
+    most = np.maximum(train.n_items - real - 1, 0)
+    short = int(np.count_nonzero(count + np.ceil(ratio * real) > most))
+    if not short:
+        return ""
+    return (
+        f"{counted(short, 'user')} of {train.n_users:,} cannot list --virtual-items "
+        f"{config.virtual_items}: there are {train.n_items:,} items, and they list all but one"
+    )
+
+
 class VerificationDisplay(VerificationObserver):
     """What `lpgcn verify` is at: a line that changes on a terminal, else one now and then."""
 
@@ -95,10 +114,11 @@ class ProgressDisplay(Observer):
         self.began = False
         """Whether there is something in the folder that can be resumed."""
         self._clients: int | None = None
+        self._train: Interactions | None = None
         self._stage = ""
         self._task = rich_progress.TaskID(0)
         self._validated: EpochMetrics | None = None
-        self._loss = ""
+        self._loss, self._has_loss = "", True
         self._step, self._steps, self._pace = 0, 0, Pace()
         self._best: EpochMetrics | None = None
         self._console = console(stderr=True)
@@ -151,18 +171,24 @@ class ProgressDisplay(Observer):
             say(f"initialising: {_STAGES.get(phase, name)}")
 
     def data_read(self, split: Split) -> None:
-        self._clients = split.n_users
+        self._clients, self._train = split.n_users, split.train
         train, valid, test = (f"{len(part):,}" for part in split.parts.values())
         say(
-            f"{split.name}: {split.n_users:,} users, {split.n_items:,} items, {train} interactions "
-            f"to train on, {valid} to validate, {test} to test"
+            f"{split.name}: {counted(split.n_users, 'user')}, {counted(split.n_items, 'item')}, "
+            f"{train} interactions to train on, {valid} to validate, {test} to test"
         )
 
     def run_began(self, run: Run, steps_per_epoch: int, so_far: Progress) -> None:
+        from lpgcn.methods.registry import described
+
+        # What is computed in one go has none.
+        self._has_loss = not described(run.config.model).fixed
         within = f", step {so_far.step}" if so_far.step else ""
         verb = f"continuing after epoch {so_far.epoch}{within}" if so_far.steps else "training"
         say(f"fingerprint {run.fingerprint[:12]}, {verb} in {self._out}")
         if self._clients is not None and (fewer := fewer_groups(run.config, self._clients)):
+            say(fewer, style="yellow", label="warning")
+        if self._train is not None and (fewer := fewer_virtual_items(run.config, self._train)):
             say(fewer, style="yellow", label="warning")
         if self.began:
             self._bar.remove_task(self._task)
@@ -195,12 +221,13 @@ class ProgressDisplay(Observer):
             self._validated = metrics
             if self._best is None or _recall(metrics) > _recall(self._best):
                 self._best = metrics
-        if metrics.loss is not None:
+        if metrics.loss is not None and self._has_loss:
             self._loss = f"loss {metrics.loss:.4f}"
-        figures = self._loss
+        told = [self._loss] if self._loss else []
         if self._validated and self._best:
-            figures += f"  Recall@20 {_recall(self._validated):.4f}"
-            figures += f"  best {_recall(self._best):.4f} at {self._best.epoch}"
+            told.append(f"Recall@20 {_recall(self._validated):.4f}")
+            told.append(f"best {_recall(self._best):.4f} at {self._best.epoch}")
+        figures = "  ".join(told)
         self._epoch, self._step = metrics.epoch, 0
         epoch = self._of(metrics.epoch)
         self._bar.update(self._task, description=epoch, figures=figures)

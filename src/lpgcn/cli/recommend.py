@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lpgcn.cli.options import Names, overwrite_option
-from lpgcn.cli.terminal import console, json_option, print_json, ranking_table, say, show
+from lpgcn.cli.terminal import console, counted, json_option, print_json, ranking_table, say, show
 
 if TYPE_CHECKING:
     from lpgcn.runtime.runs.recommendation_files import FileFormat, Sink
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 USERS_AT_ONCE: Final = 4096
 _FORMATS: Final = ("csv", "jsonl", "parquet")
+_FORMAT_OF_SUFFIX: Final[dict[str, FileFormat]] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 
 
 @click.command(
@@ -27,7 +33,7 @@ Examples:
   lpgcn recommend runs/demo --user user-1 -k 10
   lpgcn recommend runs/demo --items item-3,item-14,item-15
   lpgcn recommend runs/demo --user user-1 --only item-1,item-2,item-3 --keep-seen
-  lpgcn recommend runs/demo --all --format parquet --out recommendations.parquet
+  lpgcn recommend runs/demo --all --out recommendations.parquet
   lpgcn recommend my-client""",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -48,7 +54,8 @@ Examples:
     "--format",
     "kind",
     type=click.Choice(_FORMATS),
-    help="With --all: how it is written.  [default: csv]",
+    help="With --all: how it is written; the end of --out's name tells it if it is not given, and "
+    "what has none of these ends is csv.",
 )
 @click.option(
     "--out",
@@ -84,8 +91,9 @@ def recommend(
         raise click.UsageError("--format, --out and --overwrite are about --all: add it.")
     filters: dict[str, Any] = {"items": only, "exclude": exclude, "keep_seen": keep_seen}
     if everybody:
-        _check(out, kind or "csv", overwrite=overwrite, as_json=as_json)
-        _recommend_all(Recommender.load(folder), k, filters, kind or "csv", out, as_json=as_json)
+        written = _format(kind, out)
+        _check(out, written, overwrite=overwrite, as_json=as_json)
+        _recommend_all(Recommender.load(folder), k, filters, written, out, as_json=as_json)
         return
     model = Recommender.load(folder)
     if history is not None:
@@ -106,6 +114,17 @@ def _show(found: list[Recommendation], whom: str, about: dict[str, Any], *, as_j
         print_json({**about, "items": found})
         return
     show(ranking_table(found, f"For {whom}"))
+
+
+def _format(kind: FileFormat | None, out: Path | None) -> FileFormat:
+    """What was asked for, or else what the end of the file's name tells."""
+    told = _FORMAT_OF_SUFFIX.get(out.suffix.lower()) if out else None
+    if kind and told and kind != told:
+        raise click.UsageError(
+            f"--out {out} says {told} and --format says {kind}: leave --format out, or give the "
+            "file another name."
+        )
+    return kind or told or "csv"
 
 
 def _check(out: Path | None, kind: FileFormat, *, overwrite: bool, as_json: bool) -> None:
@@ -144,7 +163,8 @@ def _recommend_all(
     if as_json:
         print_json({"out": str(out), "users": len(ids[0]), "recommendations": count})
     else:
-        say(f"{count:,} recommendations to {len(ids[0]):,} users are in {out}")
+        to_whom = f"{counted(count, 'recommendation')} to {counted(len(ids[0]), 'user')}"
+        say(f"{to_whom} are in {out}")
 
 
 def _in_parts(model: Recommender, to: Sink, recommended: Callable[[Any], Any]) -> int:

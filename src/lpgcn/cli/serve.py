@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options
+from lpgcn.cli.options import (
+    ONLY_BACKBONES,
+    WITHOUT_FEATURES,
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+)
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.terminal import (
     json_option,
@@ -140,7 +147,12 @@ Examples:
     type=click.IntRange(min=0),
     help="In experiments only.  [default: drawn at random, and kept in the run folder]",
 )
-@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience", "seed"))
+@field_options(
+    Config,
+    "Configuration",
+    without=("mode", "never_convolve", "patience", "seed"),
+    saying={**ONLY_BACKBONES, **WITHOUT_FEATURES},
+)
 def serve(
     folder: Path,
     broker: str,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from lpgcn.report.units import counted as counted
 from lpgcn.report.units import duration as duration
 from lpgcn.report.units import metric_name
 from lpgcn.report.units import size as size
@@ -113,8 +114,8 @@ def summary_report(summary: Summary, way: str, where: str) -> list[RenderableTyp
     title = f"{summary.dataset} · {summary.model} · {way}"
     return [
         metrics_table({"validation": summary.valid, "test": summary.test}, title),
-        f"Best epoch {summary.best_epoch} of {summary.epochs}; {summary.steps:,} steps in "
-        f"{duration(summary.seconds)}; {summary.test_users:,} users tested.",
+        f"Best epoch {summary.best_epoch} of {summary.epochs}; {counted(summary.steps, 'step')} in "
+        f"{duration(summary.seconds)}; {counted(summary.test_users, 'user')} tested.",
         where,
         *([] if summary.traffic is None else traffic_report(summary.traffic)),
     ]

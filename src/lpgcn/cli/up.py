@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lpgcn.cli.options import SectionedCommand, asked, config_option, field_options, source_asked
+from lpgcn.cli.options import (
+    ONLY_BACKBONES,
+    SectionedCommand,
+    asked,
+    config_option,
+    field_options,
+    source_asked,
+)
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.serve import serving_options, show_summary
-from lpgcn.cli.terminal import json_option, print_json, say, show
+from lpgcn.cli.terminal import counted, json_option, print_json, say, show
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
@@ -46,7 +53,12 @@ Examples:
 @serving_options
 @json_option
 @field_options(Source, "Data, and files of your own")
-@field_options(Config, "Configuration", without=("mode", "never_convolve", "patience"))
+@field_options(
+    Config,
+    "Configuration",
+    without=("mode", "never_convolve", "patience"),
+    saying=ONLY_BACKBONES,
+)
 def up(
     dataset: str | None,
     hosts: int,
@@ -90,7 +102,8 @@ def up(
             folder = out
         network = LocalNetwork(folder, source, split, hosts)
         if log is None:
-            say(f"broker, server and {len(network.names)} hosts in {folder}")
+            fewer = f" instead of {hosts}, one a user," if len(network.names) < hosts else ""
+            say(f"broker, server and {counted(len(network.names), 'host')}{fewer} in {folder}")
         else:
             log("starting", hosts=len(network.names), folder=str(folder))
         serving = Serving(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpgcn.cli.options import (
+    ONLY_BACKBONES,
     SectionedCommand,
     asked,
     config_option,
@@ -19,7 +20,7 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.report import check_report, report_option
-from lpgcn.cli.terminal import console, json_option, print_json, say
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
@@ -63,7 +64,7 @@ Examples:
     Config,
     "Configuration",
     without={"mode", "patience", "eval_every"},
-    saying={"model": "What is trained: a backbone."},
+    saying=ONLY_BACKBONES,
 )
 def verify(
     dataset: str | None,
@@ -116,7 +117,7 @@ def verify(
         check_place(picture, overwrite=overwrite)
     if page is not None:
         check_report(page, overwrite=overwrite)
-    say(f"{split.name}: {split.n_users:,} users, fingerprint {split.fingerprint[:12]}")
+    say(f"{split.name}: {counted(split.n_users, 'user')}, fingerprint {split.fingerprint[:12]}")
     screen = console(stderr=as_json)
     for model in chosen.get("models", ()):
         backbone = backbone_of(config.changed(model=model))

@@ -49,6 +49,8 @@ def assembled(name: str, rows: Mapping[str, Rows], splitting: Splitting) -> Spli
 
 def _split_here(name: str, rows: Rows, splitting: Splitting, user_ids: Ids, item_ids: Ids) -> Split:
     interactions, times = _indexed(rows, user_ids, item_ids)
+    if splitting.by == "leave-one-out" and times is None:
+        _warn_of_no_times(rows)
     if splitting.k_core > 1:
         kept = in_k_core(interactions, splitting.k_core)
         if not kept.any():
@@ -61,6 +63,20 @@ def _split_here(name: str, rows: Rows, splitting: Splitting, user_ids: Ids, item
         interactions, user_ids, item_ids = _compacted(interactions, user_ids, item_ids)
     split = Split(name, *splitting.parts(interactions, times), user_ids, item_ids)
     return _with_training_items(split, rows.where, set(rows.users_alone.values()))
+
+
+def _warn_of_no_times(rows: Rows) -> None:
+    """A last item that is drawn is none that anybody chose last."""
+    column = next(iter(rows.maybe_times), None)
+    of_python = f"in Python Columns(time={column!r})" if column else "in Python Columns(time=…)"
+    said = f"--time-column {column}" if column else "--time-column"
+    named = f", perhaps {', '.join(map(repr, rows.maybe_times))}" if column else ""
+    warnings.warn(
+        f"{rows.where}: no times: the last items are drawn; if a column has them{named}, say which "
+        f"with {said} ({of_python})",
+        DataWarning,
+        stacklevel=4,
+    )
 
 
 def _keys(rows: Rows, user_ids: Ids, item_ids: Ids) -> Int64:

@@ -49,12 +49,13 @@ def make_split(
 
 def _rows(data: Any, columns: Columns) -> Rows:
     names: Sequence[str]
+    maybe_times: tuple[str, ...] = ()
     if hasattr(data, "tocoo"):
         where, names, values = "the matrix", ("row", "column", "value"), _of_matrix(data)
         places = Places(0, 1, None if columns.minimum_rating is None else 2, None)
     elif hasattr(data, "columns"):
         where, names = "the data frame", tuple(map(str, data.columns))
-        places = columns.places(where, names)
+        places, maybe_times = columns.places(where, names), columns.maybe_times(names)
         labels = list(data.columns)
         used = {place: np.asarray(data[labels[place]].to_numpy()) for place in _used(places)}
         values = [used.get(place, np.empty(0)) for place in range(len(labels))]
@@ -70,7 +71,8 @@ def _rows(data: Any, columns: Columns) -> Rows:
         column_of_ids(where, names[at], values[at]) for at in (places.user, places.item)
     )
     times = None if places.time is None else _times(where, names[places.time], values[places.time])
-    rows = Rows(where, users, items, np.arange(1, len(users.codes) + 1), times)
+    lines = np.arange(1, len(users.codes) + 1)
+    rows = Rows(where, users, items, lines, times, maybe_times=maybe_times)
     if places.rating is None:
         return rows
     ratings = column_of_numbers(where, names[places.rating], values[places.rating])
@@ -95,12 +97,12 @@ def _of_arrays(data: Any) -> list[Values]:
     elif isinstance(data, tuple):
         values = [np.asarray(column) for column in data]
     elif isinstance(data, Sequence) and not isinstance(data, str):
-        values = [_array(column) for column in zip(*data, strict=True)]
+        values = _of_rows(data)
     else:
         values = []
     if not (2 <= len(values) <= 4 and all(column.ndim == 1 for column in values)):
         raise DataError(
-            f"found {type(data).__name__} as data; expected a pandas or polars data frame, a SciPy "
+            f"found {_described(data)} as data; expected a pandas or polars data frame, a SciPy "
             "sparse matrix, a list of (user, item[, rating[, time]]), an array with as many "
             "columns, a tuple of as many arrays, or a Split"
         )
@@ -108,6 +110,32 @@ def _of_arrays(data: Any) -> list[Values]:
         lengths = ", ".join(str(len(column)) for column in values)
         raise DataError(f"found arrays of {lengths} entries; expected as many in each")
     return values
+
+
+def _of_rows(rows: Sequence[Any]) -> list[Values]:
+    """Columns of rows of as many fields each; none of rows that are none."""
+    if any(isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) for row in rows):
+        return []
+    lengths = [len(row) for row in rows]
+    if len({*lengths}) > 1:
+        odd = next(place for place, length in enumerate(lengths) if length != lengths[0])
+        raise DataError(
+            f"found {lengths[0]} and, in row {odd + 1}, {lengths[odd]} fields; expected as many in "
+            "each"
+        )
+    return [_array(column) for column in zip(*rows, strict=True)]
+
+
+def _described(data: Any) -> str:
+    """What somebody would recognise who gave it."""
+    kind = type(data).__name__
+    if isinstance(data, str) or not isinstance(data, Sequence):
+        return kind
+    if not data:
+        return f"an empty {kind}"
+    if isinstance(data, tuple) or isinstance(data[0], str) or not isinstance(data[0], Sequence):
+        return kind
+    return f"rows of {len(data[0])} field{'' if len(data[0]) == 1 else 's'}"
 
 
 def _array(values: Sequence[Any]) -> Values:

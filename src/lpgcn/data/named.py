@@ -103,7 +103,8 @@ def describe(name: str) -> NamedDataset:
     meant = f" Did you mean {near[0]!r}?" if near else ""
     raise DataError(
         f"unknown data set {name!r}; the named ones are {', '.join(_DATASETS)}.{meant} "
-        "For data of your own, give its files with --train FILE"
+        "For data of your own, give its files with --train FILE (in Python "
+        "Source(dataset=…, train=FILE))"
     )
 
 

@@ -26,7 +26,8 @@ def read_parquet(path: Path, columns: Columns) -> Rows:
         read = {name: table[name].combine_chunks() for name in names}
     users, items = (_ids(where, name, read[name]) for name in (columns.user, columns.item))
     times = None if columns.time is None else _times(where, columns.time, read[columns.time])
-    rows = Rows(where, users, items, np.arange(1, table.num_rows + 1), times)
+    lines, maybe_times = np.arange(1, table.num_rows + 1), columns.maybe_times(header)
+    rows = Rows(where, users, items, lines, times, maybe_times=maybe_times)
     if columns.minimum_rating is None:
         return rows
     ratings = _numbers(where, columns.rating, read[columns.rating])

@@ -7,6 +7,7 @@ import io
 import math
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final, Literal
@@ -20,6 +21,12 @@ from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell
 Record = tuple[int, list[str]]
 _DELIMITERS: Final = ("::", "\t", ",", ";", "|")
 """Those that a `text` file may have, and blanks if it has none of them."""
+_NAMES: Final = ("user_id", "item_id", "userid", "itemid")
+"""What nobody has as an id."""
+_A_HEADER: Final = (
+    "which looks like a header; leave the positions of the columns out and name the columns, or "
+    "remove the line"
+)
 
 
 def read_records(
@@ -42,13 +49,16 @@ def read_records(
     records = _records(where, text, delimiter, is_quoted=is_quoted)
     line, first_record = next(records)
     place = f"{where}, line {line}"
+    _check_delimiter(place, first_record, delimiter)
     if columns.positions:
+        _check_no_names(place, first_record, columns)
         places = columns.positions_in(place, len(first_record))
         rows = _read(where, columns, places, chain([(line, first_record)], records))
         _check_no_header(rows, line)
         return rows
     header = [name.partition(":")[0] for name in first_record] if is_typed else first_record
-    return _read(where, columns, columns.places(place, header), records)
+    rows = _read(where, columns, columns.places(place, header), records)
+    return replace(rows, maybe_times=columns.maybe_times(header))
 
 
 def _read(where: str, columns: Columns, places: Places, records: Iterator[Record]) -> Rows:
@@ -86,6 +96,25 @@ def _read(where: str, columns: Columns, places: Places, records: Iterator[Record
     )
 
 
+def _check_delimiter(place: str, first_record: list[str], delimiter: str) -> None:
+    """A user and an item are two fields: a line of one has something else between them."""
+    other = next((one for one in _DELIMITERS if one in first_record[0]), None)
+    if len(first_record) == 1 and other is not None:
+        raise DataError(
+            f"{place}: found one field with {other!r} in it; expected fields with {delimiter!r} "
+            f"between them; if {other!r} is between them, say --format text (in Python "
+            "format='text')"
+        )
+
+
+def _check_no_names(place: str, first_record: list[str], columns: Columns) -> None:
+    """Names of columns where positions say that there is no header."""
+    names = {columns.user.lower(), columns.item.lower(), *_NAMES}
+    if any(cell.lower() in names for cell in first_record):
+        found = ", ".join(map(repr, first_record))
+        raise DataError(f"{place}: found {found}, {_A_HEADER}")
+
+
 def _check_no_header(rows: Rows, first_line: int) -> None:
     """A header that was read as an interaction would be a user and an item that nobody knows."""
     if rows.lines.size < 2 or rows.lines[0] != first_line:
@@ -101,9 +130,7 @@ def _check_no_header(rows: Rows, first_line: int) -> None:
     ):
         found = ", ".join(repr(column.ids[int(column.codes[0])]) for column in columns)
         raise DataError(
-            f"{rows.where}, line {first_line}: found {found} above numbers, which looks like a "
-            "header; leave the positions of the columns out and name the columns, or remove the "
-            "line"
+            f"{rows.where}, line {first_line}: found {found} above numbers, {_A_HEADER}"
         )
 
 

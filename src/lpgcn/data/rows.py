@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
 
 _IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+_MAY_BE_TIME: Final = re.compile(r"time|date|^ts$|^when$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Columns:
     rating or a time that there is not. Names have no meaning then."""
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.minimum_rating or 0):
+            raise DataError(
+                f"the minimum rating is {self.minimum_rating}; expected a finite number, such as 4"
+            )
         given = [position for position in self.positions if position]
         if self.positions and not (
             2 <= len(self.positions) <= 4
@@ -60,7 +66,18 @@ class Columns:
         rated = None if self.minimum_rating is None else _place(where, header, self.rating)
         timed = None if self.time is None else _place(where, header, self.time)
         user, item = (_place(where, header, name) for name in (self.user, self.item))
+        used = [place for place in (user, item, rated, timed) if place is not None]
+        if again := [header[place] for place in used if used.count(place) > 1]:
+            raise DataError(
+                f"{where}: the column {again[0]!r} was given twice; expected one each for user, "
+                f"item and, if they are used, rating and time; the columns are {', '.join(header)}"
+            )
         return Places(user, item, rated, timed)
+
+    def maybe_times(self, header: Sequence[str]) -> tuple[str, ...]:
+        """Columns that nobody named, and whose names are those of times."""
+        named = {self.user, self.item, self.rating}
+        return tuple(name for name in header if _MAY_BE_TIME.search(name) and name not in named)
 
     def positions_in(self, where: str, width: int) -> Places:
         """The places that the positions say, in lines of so many fields."""
@@ -145,12 +162,14 @@ class Rows:
     times: Float64 | None = None
     users_alone: dict[int, int] = field(default_factory=dict)
     """Lines that name a user and no item, in a format that can: line to user."""
+    maybe_times: tuple[str, ...] = ()
+    """Columns that may have the times, where these are not known."""
 
     def take(self, rows: Int64) -> Rows:
         """These rows only."""
         times = None if self.times is None else self.times[rows]
         users, items = self.users.take(rows), self.items.take(rows)
-        return Rows(self.where, users, items, self.lines[rows], times, self.users_alone)
+        return replace(self, users=users, items=items, lines=self.lines[rows], times=times)
 
 
 def check_not_empty(rows: Rows, columns: Columns) -> None:

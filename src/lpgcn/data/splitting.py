@@ -57,8 +57,9 @@ class Splitting:
             return leave_one_out(interactions, times, self.seed)
         if times is None:
             raise DataError(
-                "a temporal split needs the time of every interaction, and the data has none; say "
-                "which column has it, or choose another split"
+                "a temporal split needs the time of every interaction, and none is known; say "
+                "which column has it with --time-column (in Python Columns(time=…)), or choose "
+                "another split"
             )
         return temporal_split(interactions, times, self.ratio)
 

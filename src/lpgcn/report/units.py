@@ -25,6 +25,11 @@ def metric_name(metric: str) -> str:
     return f"{METRICS.get(name, name)}@{k}"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 user, 1,000 users."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """8.3 s, 2 min 5 s, 3 h 20 min."""
     if seconds < 60:

@@ -102,6 +102,11 @@ def read_model(folder: Path) -> tuple[ModelCard, Arrays, Ids, Ids]:
         user_ids, item_ids = Ids(np.array(ids.users)), Ids(np.array(ids.items))
         return card, load_file(folder / _SCORER), user_ids, item_ids
     except FileNotFoundError as error:
+        if not folder.is_dir():
+            raise ModelError(
+                f"there is no folder {folder}; expected that of a finished run: check the path, or "
+                "train a model with `lpgcn train`"
+            ) from error
         missing = [name for name in (_CARD, _IDS, _SCORER) if not (folder / name).is_file()]
         raise ModelError(
             f"{folder} has no finished model: {', '.join(missing)} missing; "
