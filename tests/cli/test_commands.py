@@ -396,6 +396,27 @@ def test_a_report_is_shown_in_the_browser_if_there_is_one(
     assert ("no browser could be started" in done.stderr) != there
 
 
+@pytest.mark.slow
+def test_the_demo_shows_that_nothing_is_lost(tmp_path: Path) -> None:
+    out, central, small = (tmp_path / name for name in ("demo", "demo-centralized", "small.toml"))
+    small.write_text(
+        'mode = "federated"\nvirtual_items = "1"\nmodel = "lightgcn"\nlayers = 1\ndim = 4\n'
+        "batch_size = 16384\nepochs = 1\neval_every = 1\n"
+    )
+    asked = ["demo", "--out", out, "--config", small, "--workers", 1, "--user", "user-3"]
+    done = run(*asked)
+    assert done.exit_code == 0, done.output
+    assert "Largest difference of any final vector: 0: lossless, bit for bit." in done.stdout
+    shown = report("recommend", out, "--user", "user-3", "-k", 10)["items"]
+    told = done.stdout[done.stdout.index("For user-3, ranked on its own client") :]
+    assert all(one["item"] in told for one in shown) and len(shown) == 10
+    assert "<html" in (out / "report.html").read_text()
+    modes = [json.loads((one / "summary.json").read_text())["mode"] for one in (out, central)]
+    assert modes == ["federated", "centralized"]
+    again = run(*asked)
+    assert again.exit_code == 2 and "--overwrite" in again.stderr
+
+
 def test_the_split_has_a_seed_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ml-100k").mkdir()
     rows = [f"{user}\t{(user + item) % 15}\t5\t0\n" for user in range(12) for item in range(10)]
