@@ -113,8 +113,8 @@ def _of_arrays(data: Any) -> list[Values]:
 
 
 def _of_rows(rows: Sequence[Any]) -> list[Values]:
-    """Columns of rows of as many fields each; none of rows that are none."""
-    if any(isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) for row in rows):
+    """Columns of rows of as many fields each; none of what are no rows."""
+    if any(isinstance(row, str) or not hasattr(row, "__len__") for row in rows):
         return []
     lengths = [len(row) for row in rows]
     if len({*lengths}) > 1:
@@ -133,7 +133,7 @@ def _described(data: Any) -> str:
         return kind
     if not data:
         return f"an empty {kind}"
-    if isinstance(data, tuple) or isinstance(data[0], str) or not isinstance(data[0], Sequence):
+    if isinstance(data, tuple) or isinstance(data[0], str) or not hasattr(data[0], "__len__"):
         return kind
     return f"rows of {len(data[0])} field{'' if len(data[0]) == 1 else 's'}"
 
