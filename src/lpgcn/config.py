@@ -260,6 +260,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return count, ratio
 
     @property
+    def has_virtual_items(self) -> bool:
+        return self.alpha != (0, 0.0)
+
+    @property
     def load_limit(self) -> int | Literal["auto"] | None:
         """`max_load` as a number, "auto", or None for no limit."""
         text = self.max_load.strip()

@@ -183,19 +183,20 @@ def test_a_run_with_other_settings_is_refused_every_time_and_left_as_it_is(
         assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
 
 
-@pytest.mark.parametrize("more", [["--dim", "5"], ["--epochs", "2"]])
+@pytest.mark.parametrize(("key", "was", "wanted"), [("dim", 4, 5), ("epochs", 3, 2)])
 def test_a_finished_run_in_the_way_is_an_error_and_the_table_stays(
-    compared: Path, tastes: Path, tmp_path: Path, more: list[str]
+    compared: Path, tastes: Path, tmp_path: Path, key: str, was: int, wanted: int
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(compared / "out" / "fedmf" / "seed-0", out / "fedmf" / "seed-0")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     done = compare(
-        "--train", str(tastes), "--models", "fedmf", "--epochs", "3", "--dim", "4", *more,
+        "--train", str(tastes), "--models", "fedmf", "--epochs", "3", "--dim", "4",
+        f"--{key}", str(wanted),
         "--out", str(out), "--resume", "--threads", "1", "--metrics", "recall@2",
     )  # fmt: skip
     assert done.exit_code == 2
-    assert "has a finished run with other settings or data" in done.stderr
+    assert f"has {key} {was}, not {wanted}; --resume continues it exactly" in done.stderr
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 

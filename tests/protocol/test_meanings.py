@@ -245,27 +245,40 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(
     assert_same(federation.state(), quiet.state())
 
 
+def sent_to_others(
+    federation: Any, kind: type[m.Message], whom: Callable[[Any], bool], picture: Make, text: str
+) -> set[int]:
+    """Every message of a kind goes to some other clients first; those who have refused it, as the
+    federation goes on."""
+    deliver, refused = federation.deliver, set[int]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        message, place = read(request), encoding.header_of(request)
+        others = enumerate(federation.clients) if isinstance(message, kind) else ()
+        for other, one in others:
+            if whom(one):
+                header = encoding.encode_header(one.party.run, place, other)
+                bad = encoding.encode(msgspec.structs.replace(message, header=header))
+                refused_by(one, bad, picture, text, UnexpectedMessageError)
+                refused.add(other)
+        reply: bytes = deliver(client, request)
+        return reply
+
+    federation.deliver = disturbed
+    return refused
+
+
 def test_vectors_of_samples_are_for_the_batch_only(
     federation_of: Make, split_of: Make, picture_of: Make
 ) -> None:
     """An owner that the batch touches is as far as those of the batch are, but drew nothing."""
     federation = federation_of(split_of(TRAIN, N_USERS, N_ITEMS), TINY.changed(batch_size=2))
-    deliver, refused = federation.deliver, set[int]()
 
-    def disturbed(client: int, request: bytes) -> bytes:
-        if isinstance(read(request), m.Samples):
-            place = encoding.header_of(request)
-            for other, one in enumerate(federation.clients):
-                if one._last.phase == Phase.FINAL and one.party._pass.drawn is None:
-                    header = encoding.encode_header(one.party.run, place, other)
-                    bad = encoding.encode(msgspec.structs.replace(read(request), header=header))
-                    text = "samples for a client outside the batch"
-                    refused_by(one, bad, picture_of, text, UnexpectedMessageError)
-                    refused.add(other)
-        reply: bytes = deliver(client, request)
-        return reply
+    def outside(one: Any) -> bool:
+        return one._last.phase == Phase.FINAL and one.party._pass.drawn is None
 
-    federation.deliver = disturbed
+    text = "samples for a client outside the batch"
+    refused = sent_to_others(federation, m.Samples, outside, picture_of, text)
     federation.train(3)
     assert refused
 
@@ -278,23 +291,14 @@ def test_nobody_takes_weights_over_its_own(
     federation = federation_of(split, config, members=range(N_USERS - 1))
     federation.train(1)
     federation.server.checkpoint(1)
-    deliver, refused = federation.deliver, set[int]()
+    newcomer = federation.clients[-1]
 
-    def disturbed(client: int, request: bytes) -> bytes:
-        if isinstance(read(request), m.Copied):
-            place = encoding.header_of(request)
-            for other, one in enumerate(federation.clients[:-1]):
-                # After HAND_ON nothing of this pass may come.
-                if one._last.phase != Phase.HAND_ON:
-                    header = encoding.encode_header(one.party.run, place, other)
-                    bad = encoding.encode(msgspec.structs.replace(read(request), header=header))
-                    text = "weights that this client has already"
-                    refused_by(one, bad, picture_of, text, UnexpectedMessageError)
-                    refused.add(other)
-        reply: bytes = deliver(client, request)
-        return reply
+    def was_there(one: Any) -> bool:
+        # After HAND_ON nothing of this pass may come.
+        return one is not newcomer and one._last.phase != Phase.HAND_ON
 
-    federation.deliver = disturbed
+    text = "weights that this client has already"
+    refused = sent_to_others(federation, m.Copied, was_there, picture_of, text)
     everybody = np.arange(N_USERS)
     federation.server = federation.server.changed(everybody, federation.plan, federation.line, 1)
     assert len(refused) == N_USERS - 2

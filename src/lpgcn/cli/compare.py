@@ -96,7 +96,7 @@ def compare(
     exit code is 1 if there is no other.
     """
     from lpgcn.methods.comparison.entries import entries
-    from lpgcn.methods.comparison.results import in_the_way, paired_test, read_outcomes
+    from lpgcn.methods.comparison.results import check_kept, paired_test, read_outcomes
     from lpgcn.methods.registry import names
     from lpgcn.report.comparison import write_comparison
 
@@ -123,11 +123,7 @@ def compare(
     runner = _Runner(source, split.fingerprint, jobs, threads)
     if search:
         planned = runner.searched(planned, out, metrics[0])
-    if other := in_the_way(planned, out, split.fingerprint):
-        raise CompareError(
-            f"{other.folder(out)} has a finished run with other settings or data; ask for what it "
-            "has, or choose another --out"
-        )
+    check_kept(planned, out, source, split.fingerprint)
 
     def write(test: PairedTest | None = None) -> list[Outcome]:
         found = read_outcomes(planned, out, split.fingerprint)

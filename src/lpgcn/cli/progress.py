@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-import numpy as np
 from rich import progress as rich_progress
 from rich.status import Status
 
@@ -16,6 +15,7 @@ from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.model.backbones import is_backbone
 from lpgcn.model.batches import group_count, smallest_group
+from lpgcn.model.sampling import VirtualItems
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.memory import available_memory
@@ -73,10 +73,8 @@ def fewer_virtual_items(config: Config, train: Interactions) -> str:
     nothing."""
     if not is_backbone(config.model):
         return ""
-    count, ratio = config.alpha
-    real = train.user_degrees
-    most = np.maximum(train.n_items - real - 1, 0)
-    short = int(np.count_nonzero(count + np.ceil(ratio * real) > most))
+    virtual, real = VirtualItems.of(config), train.user_degrees
+    short = int((virtual.alpha(real, train.n_items) < virtual.wanted(real)).sum())
     if not short:
         return ""
     return (

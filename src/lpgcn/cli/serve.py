@@ -190,8 +190,10 @@ def serve(
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         wanted = asked(config_file, fields)
-        config = Config().changed(**{"seed": secret_seed(state), **wanted})
-        class_of(config.model)  # Before anybody waits for members.
+        config = Config().changed(**wanted)
+        class_of(config.model)  # Before anything is kept, and anybody waits for members.
+        if "seed" not in wanted:
+            config = config.changed(seed=secret_seed(state))
         federation, items = FederationFolder(folder), Catalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
         serving = Serving(
@@ -221,7 +223,7 @@ def serve(
 
 def _tell_of_lists(log: EventLog | None, config: Config) -> None:
     """The default hides nothing in lists, which whoever decides should know."""
-    if log is None and config.alpha == (0, 0.0):
+    if log is None and not config.has_virtual_items:
         say(
             "there are no virtual items: this server sees who has which items, if not their "
             "names; --virtual-items 1.0x hides them among as many others (docs/PRIVACY.md)"

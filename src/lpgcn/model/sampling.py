@@ -146,9 +146,14 @@ class VirtualItems:
         count, ratio = config.alpha
         return cls(count, ratio, config.virtual_draw, config.list_sizes, config.cooccurrence)
 
+    def wanted(self, real: Int64) -> Int64:
+        """So many per user were asked for, whether there are as many items or not."""
+        wanted: Int64 = self.count + np.ceil(self.ratio * real).astype(np.int64)
+        return wanted
+
     def alpha(self, real: Int64, n_items: int) -> Int64:
         """α per user. One item stays unlisted, so that there is always a negative."""
-        wanted = self.count + np.ceil(self.ratio * real).astype(np.int64)
+        wanted = self.wanted(real)
         if self.list_sizes == "bucketed":
             sizes = bucket_sizes(n_items)
             filled = sizes[np.searchsorted(sizes, np.minimum(real + wanted, sizes[-1]))]

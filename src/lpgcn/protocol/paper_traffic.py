@@ -56,11 +56,11 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     down = entries * (1 + layers)  # Algorithm 1, line 6, and Algorithm 4, line 11.
     down += layers * neighbours  # Algorithm 4, line 6.
     down += negatives  # Algorithm 9, line 1.
-    if config.alpha == (0, 0.0):
-        down += len(np.unique(of_batch))  # Algorithm 9, line 11.
-        down += layers * (items + n)  # Algorithm 6, lines 14 and 15.
+    if config.has_virtual_items:
+        down += len(of_batch)  # Algorithm 9, line 11.
+        down += layers * (entries + neighbours)  # Algorithm 6, lines 14 and 15.
     else:
-        down += len(of_batch) + layers * (entries + neighbours)  # The same lines.
+        down += len(np.unique(of_batch)) + layers * (items + n)  # The same lines.
     down += aggregated  # Algorithm 9, line 12.
     if backbone_of(config).builds_users:
         listed = len(topology.listed.values)

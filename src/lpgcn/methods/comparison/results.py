@@ -13,7 +13,8 @@ from lpgcn.array_types import Float64
 from lpgcn.methods.comparison.entries import Entry
 from lpgcn.methods.comparison.running import failure
 from lpgcn.methods.registry import described
-from lpgcn.runtime.runs.run_folder import EpochMetrics, RunFolder, Summary
+from lpgcn.runtime.runs.run_folder import EpochMetrics, Run, RunFolder, Summary
+from lpgcn.runtime.runs.source import Source
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,21 +102,13 @@ def finished(entry: Entry, out: Path, fingerprint: str) -> Summary | None:
     return summary
 
 
-def in_the_way(entries: Sequence[Entry], out: Path, fingerprint: str) -> Entry | None:
-    """One whose folder has a finished run of other settings or data; it may be a shorter one, if
-    its beginning is the same."""
+def check_kept(entries: Sequence[Entry], out: Path, source: Source, fingerprint: str) -> None:
+    """No finished run would be refused, or begun anew, with what is asked for."""
     for entry in entries:
-        summary = RunFolder(entry.folder(out)).summary()
-        if summary is None or finished(entry, out, fingerprint) is not None:
-            continue
-        saved = summary.config
-        if saved is None:
-            return entry
-        may_go_on = entry.config.epochs > saved.epochs and saved.schedule == "constant"
-        same = entry.config.changed(epochs=saved.epochs) == saved
-        if summary.fingerprint != fingerprint or not (may_go_on and same):
-            return entry
-    return None
+        folder = RunFolder(entry.folder(out))
+        if folder.summary() is not None and finished(entry, out, fingerprint) is None:
+            run = Run(source=source, config=entry.config, fingerprint=fingerprint)
+            folder.check_continued_by(run)
 
 
 def read_outcomes(entries: Sequence[Entry], out: Path, fingerprint: str) -> list[Outcome]:

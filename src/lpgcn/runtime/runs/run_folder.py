@@ -209,6 +209,33 @@ class RunFolder:
         source = convert(values, Source, str(self._data))
         return Run(source=source, config=read_config(self._config), fingerprint=fingerprint)
 
+    def check_continued_by(self, run: Run) -> None:
+        """That a run is the one here; but it may be longer, where its beginning is the same."""
+        saved = self.describe()
+        if run.config.epochs > saved.config.epochs:
+            if saved.config.schedule != "constant":
+                raise RunFolderError(
+                    f"the run in {self.path} has {saved.config.epochs} epochs, and the learning "
+                    f"rate of each depends on that number (schedule {saved.config.schedule}): a "
+                    "longer run would have begun otherwise; begin another one with another --out"
+                )
+            longer = msgspec.structs.replace(saved.config, epochs=run.config.epochs)
+            saved = msgspec.structs.replace(saved, config=longer)
+        for found, wanted in ((saved.source, run.source), (saved.config, run.config)):
+            for key in found.__struct_fields__:
+                if getattr(found, key) != getattr(wanted, key):
+                    raise RunFolderError(
+                        f"the run in {self.path} has {key} {getattr(found, key)}, not "
+                        f"{getattr(wanted, key)}; --resume continues it exactly as it was: leave "
+                        "the option out, or begin another run with another --out"
+                    )
+        if saved.fingerprint != run.fingerprint:
+            raise RunFolderError(
+                f"the data has changed: the run in {self.path} began with fingerprint "
+                f"{saved.fingerprint[:12]}, found {run.fingerprint[:12]}; bring the old data back, "
+                "or begin another run"
+            )
+
     def extend(self, config: Config) -> None:
         """The run is to be longer. Its summary goes first: without it a run is not finished."""
         self._summary.unlink(missing_ok=True)

@@ -129,7 +129,7 @@ def train(
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     log = read_terms(Path(terms)) if terms else []
     if resume:
-        _check_same(folder, run)
+        folder.check_continued_by(run)
         log = _same_terms(folder, log)
         if config.epochs > folder.describe().config.epochs:
             folder.extend(config)
@@ -243,30 +243,3 @@ def _same_terms(folder: RunFolder, log: list[Term]) -> list[Term]:
             "it exactly as it was: leave --terms out, or begin another run with another --out"
         )
     return saved
-
-
-def _check_same(folder: RunFolder, run: Run) -> None:
-    """That a run is what it was; but it may be longer, where its beginning is the same then."""
-    saved = folder.describe()
-    if run.config.epochs > saved.config.epochs:
-        if saved.config.schedule != "constant":
-            raise RunFolderError(
-                f"the run in {folder.path} has {saved.config.epochs} epochs, and the learning rate "
-                f"of each depends on that number (schedule {saved.config.schedule}): a longer run "
-                "would have begun otherwise; begin another one with another --out"
-            )
-        saved = replace(saved, config=replace(saved.config, epochs=run.config.epochs))
-    for found, wanted in ((saved.source, run.source), (saved.config, run.config)):
-        for key in found.__struct_fields__:
-            if getattr(found, key) != getattr(wanted, key):
-                raise RunFolderError(
-                    f"the run in {folder.path} has {key} {getattr(found, key)}, not "
-                    f"{getattr(wanted, key)}; --resume continues it exactly as it was: leave the "
-                    "option out, or begin another run with another --out"
-                )
-    if saved.fingerprint != run.fingerprint:
-        raise RunFolderError(
-            f"the data has changed: the run in {folder.path} began with fingerprint "
-            f"{saved.fingerprint[:12]}, found {run.fingerprint[:12]}; bring the old data back, or "
-            "begin another run"
-        )
