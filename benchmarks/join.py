@@ -18,7 +18,7 @@ from lpgcn.config import Config
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
-from lpgcn.runtime.runs.catalogue import Catalogue
+from lpgcn.runtime.runs.catalogue import PublicCatalogue
 from lpgcn.runtime.runs.serving import Serving, open_board
 from network import memory
 
@@ -36,7 +36,7 @@ def main() -> None:
             credentials.save(folder / f"{credentials.name}.credentials")
         rows = [f"me,{item}" for item in range(0, options.items, options.items // 40)]
         (folder / "mine.csv").write_text("user_id,item_id\n" + "\n".join(rows) + "\n")
-        catalogue = Catalogue(ids=tuple(range(options.items)))
+        catalogue = PublicCatalogue(ids=tuple(range(options.items)))
         server = Credentials.load(federation.server_credentials).connect_options()
         with (
             Broker(federation.config, log=folder / "broker.log"),

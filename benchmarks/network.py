@@ -20,7 +20,7 @@ from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.networked import Networked
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import planner_for
-from lpgcn.runtime.runs.catalogue import Catalogue
+from lpgcn.runtime.runs.catalogue import PublicCatalogue
 from lpgcn.runtime.runs.local_network import LocalNetwork
 from lpgcn.runtime.runs.serving import Serving, open_board
 from lpgcn.runtime.runs.source import Source
@@ -50,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         local = LocalNetwork(Path(folder), source, split, options.hosts)
         serving = Serving(split.n_users)
-        catalogue = Catalogue.read(local.catalogue)
+        catalogue = PublicCatalogue.read(local.catalogue)
         with (
             local.processes(config) as hosts,
             open_board(

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_a_room_imports_only_from_rooms_below_it() -> None:
         for path, name in outsiders("__init__", "__main__")
         if points_up(path, name)
     ]
+
+
+def test_a_class_has_its_name_to_itself() -> None:
+    places = defaultdict[str, list[str]](list)
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(identifier(path))
+    assert "Config" in places
+    assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def test_crypto_knows_nothing_of_the_house_but_the_root_of_its_errors() -> None:

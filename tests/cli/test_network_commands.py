@@ -31,7 +31,7 @@ from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
-from lpgcn.protocol.client.standing import Snapshot
+from lpgcn.protocol.client.standing import ClientSnapshot
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
@@ -301,7 +301,7 @@ def test_virtual_items_are_kept_beside_the_credentials(finished: Finished) -> No
         assert users.keys() == ({"mother", "father"} if name == "family" else {name})
         assert all(len(set(items)) == 3 and set(items) < set(ITEMS) for items in users.values())
     saved = InFolder(finished.field.folder / "alice")
-    snapshot = msgspec.msgpack.decode(saved.read(saved.numbers()[-1]), type=Snapshot)
+    snapshot = msgspec.msgpack.decode(saved.read(saved.numbers()[-1]), type=ClientSnapshot)
     uploaded = {ITEMS[item] for item in np.frombuffer(snapshot.standing.uploaded, "<u4")}
     kept = json.loads((finished.field.folder / "alice.virtual-items").read_text())["users"]["alice"]
     assert uploaded >= set(kept)

@@ -21,10 +21,10 @@ from lpgcn.protocol.wire.fields import (
     Packed,
     Present,
     Round,
-    Rows,
     Selection,
     Stored,
     Summed,
+    TableRows,
     Totals,
 )
 from lpgcn.ragged import Ragged
@@ -71,7 +71,7 @@ def test_rows_that_were_read_are_those_that_were_filled(
 ) -> None:
     rows, sizes = table
     ids = data.draw(shared_out(len(rows)))
-    field = Rows("here", len(rows), ids, sizes)
+    field = TableRows("here", len(rows), ids, sizes)
     there: dict[str, Any] = {"here": rows}
     here: dict[str, Any] = {}
     check_lengths(field, there, len(ids))
@@ -91,7 +91,7 @@ def test_rows_to_several_clients_have_their_length_at_each(
 ) -> None:
     rows, sizes = table
     ids = data.draw(ragged(st.integers(0, len(rows) - 1)))
-    check_lengths(Rows("here", len(rows), ids, sizes), {"here": rows}, len(ids))
+    check_lengths(TableRows("here", len(rows), ids, sizes), {"here": rows}, len(ids))
 
 
 @given(tables(), st.data())
@@ -100,7 +100,7 @@ def test_rows_of_another_length_are_refused(
 ) -> None:
     rows, sizes = table
     ids = data.draw(shared_out(len(rows)))
-    field, stores = Rows("here", len(rows), ids, sizes), {}  # type: tuple[Rows, dict[str, Any]]
+    field, stores = TableRows("here", len(rows), ids, sizes), {}  # type: tuple[Rows, dict[str, Any]]
     field.prepare(stores)
     client = data.draw(st.integers(0, len(ids) - 1))
     right = field.fill({"here": rows}, client)
@@ -306,11 +306,11 @@ def test_the_sizes_of_a_round_are_those_of_its_messages(
     wants = np.array([data.draw(st.booleans()) for _ in range(n)])
     own = Ragged.from_lengths(np.ones(n), np.arange(n))
     down: dict[str, Field] = {
-        "pushes": Rows("there", 4, Selection(ids, flags), 130),
+        "pushes": TableRows("there", 4, Selection(ids, flags), 130),
         "pushes_present": Present(Selection(ids, flags)),
         "wants_user": Flag(wants),
     }
-    up: dict[str, Field] = {"user": Rows("users", n, Selection(own, wants), 300)}
+    up: dict[str, Field] = {"user": TableRows("users", n, Selection(own, wants), 300)}
     one = Round(Phase.FORWARD, np.array(called), down, up, layer=1)
     stores: dict[str, Any] = {"there": rows}
     header = bytes(encoding.HEADER_BYTES)

@@ -34,7 +34,7 @@ from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.newcomer import Newcomer
-from lpgcn.protocol.client.standing import Former, Snapshot
+from lpgcn.protocol.client.standing import ClientSnapshot, FormerIdentity
 from lpgcn.protocol.errors import (
     MalformedMessageError,
     ReplayedMessageError,
@@ -614,7 +614,7 @@ def test_a_checkpoint_that_cannot_be_used_is_named_and_changes_nothing(
         one.saved = one.server.checkpoint(1)
     client, disk = federation.clients[1], federation.disks[1]
     good = disk.read(1)
-    snapshot = msgspec.msgpack.decode(good, type=Snapshot)
+    snapshot = msgspec.msgpack.decode(good, type=ClientSnapshot)
     wrong = msgspec.msgpack.encode(msgspec.structs.replace(snapshot, format=99))
     cases = {
         wrong: (CheckpointError, "format 99"),
@@ -826,7 +826,7 @@ def test_nobody_but_an_heir_opens_an_estate(federation_of: Make, split_of: Make)
                 for wrong in (former.run[::-1], former.run):
                     number = 3 if wrong != former.run else 4
                     with pytest.raises(AuthenticationError):
-                        estate._opened(Former(wrong, former.private), number, key, content)
+                        estate._opened(FormerIdentity(wrong, former.private), number, key, content)
     assert opened == len(server._heirs.values) < 8 * len(server.plan.convolution_clients)
 
 

@@ -33,7 +33,7 @@ from lpgcn.protocol.client.newcomer import KeyHolder
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Device, Profile
 from lpgcn.protocol.client.sealing import Keys, info
-from lpgcn.protocol.client.standing import FORMAT, Former, Nodes, Snapshot, Standing
+from lpgcn.protocol.client.standing import FORMAT, ClientSnapshot, FormerIdentity, Nodes, Standing
 from lpgcn.protocol.client.user import Listing
 from lpgcn.protocol.client.verification import Answered, Expectant, _bound
 from lpgcn.protocol.phases import PHASES, Phase, PhaseOrder, restarted
@@ -332,10 +332,10 @@ def standing() -> Standing:
     )  # fmt: skip
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClientSnapshot:
     user = np.zeros(1, dtype=Sizes.of(CONFIG).node(["users"]))
     user["users"]["parameter"], user["users"]["steps"] = (0.5, -0.25), 9
-    return Snapshot(
+    return ClientSnapshot(
         format=FORMAT, standing=standing(), user=user.tobytes(), items=node_states(2).tobytes(),
         loss_total=str(2**70 + 1),
     )  # fmt: skip
@@ -351,7 +351,7 @@ def estate_content() -> bytes:
 
 def opened_estate(sealed: Sealed) -> Vector:
     """As an heir opens it."""
-    former = Former(RUN, OWN)
+    former = FormerIdentity(RUN, OWN)
     key = bytes.fromhex(sealed["estate"])
     return estate._opened(former, CHECKPOINT, key, estate_content()).hex()
 

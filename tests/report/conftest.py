@@ -19,7 +19,7 @@ from lpgcn.runtime.engines.simulated import token_graph
 from lpgcn.runtime.planning import plan_cost
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.runs.training import train
-from lpgcn.runtime.verification import Comparison
+from lpgcn.runtime.verification import EpochDifference
 
 HOSTILE = "<script>alert('&')</script>"
 """The id of an item that everybody has, and of one that is recommended."""
@@ -85,7 +85,7 @@ def pages(
     """Every kind of report, in files."""
     records = [RunRecord.read(runs[mode]) for mode in ("federated", "centralized")]
     lines = [
-        Comparison(
+        EpochDifference(
             model=model, virtual_items="0", run=run, epoch=epoch, loss=1 / epoch,
             recall=0.1 * epoch, ndcg=0.05 * epoch, difference=0.0,
         )

@@ -18,7 +18,7 @@ from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.nats.frames import VERSION, Welcome
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle
-from lpgcn.runtime.runs.catalogue import About, Catalogue
+from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.passengers import passengers
 
 CONFIG = Config(
@@ -51,9 +51,9 @@ class Bus:
             passengers(split, range(split.n_users), folder, seed=3), "bus",
             Participation(least_members=least_members), events=self.events,
         )  # fmt: skip
-        about = About(
+        about = Prospectus(
             federation="films", config=config.changed(seed=0), clients=split.n_users,
-            catalogue=Catalogue.of(split.train, split.item_ids),
+            catalogue=PublicCatalogue.of(split.train, split.item_ids),
         )  # fmt: skip
         places = {number: number for number in range(split.n_users)}
         self._handlers = self.vehicle.admit(Welcome(VERSION, msgspec.msgpack.encode(about), places))

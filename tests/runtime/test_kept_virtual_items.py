@@ -18,7 +18,7 @@ from lpgcn.data import Ids
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems, KeptVirtualItemsError
-from lpgcn.runtime.runs.passengers import CarryingError, Seeds
+from lpgcn.runtime.runs.passengers import CarryingError, ClientSeeds
 
 
 def profile(ids: Ids, real: set[int], *, seed: int, index: int, config: Config) -> Profile:
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_read_is_not_begun_anew(tmp_path: Path, content: b
 
 
 def test_a_folder_with_seeds_is_its_owners(tmp_path: Path) -> None:
-    seeds = Seeds.kept_in(tmp_path, "user 7 of alice")
-    assert Seeds.kept_in(tmp_path, "user 7 of alice") == seeds
+    seeds = ClientSeeds.kept_in(tmp_path, "user 7 of alice")
+    assert ClientSeeds.kept_in(tmp_path, "user 7 of alice") == seeds
     with pytest.raises(CarryingError, match="the folder of user 7 of alice, not of user 7 of bob"):
-        Seeds.kept_in(tmp_path, "user 7 of bob")
+        ClientSeeds.kept_in(tmp_path, "user 7 of bob")

@@ -13,7 +13,7 @@ from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.verification import (
-    Comparison,
+    EpochDifference,
     VerificationObserver,
     largest_difference,
     verify,
@@ -33,7 +33,7 @@ def split() -> Split:
     return Split("tiny", *parts, Ids(np.arange(9)), Ids(np.arange(14)))
 
 
-def compared(**options: Any) -> list[Comparison]:
+def compared(**options: Any) -> list[EpochDifference]:
     return list(verify(split(), CONFIG, epochs=2, **options))
 
 
@@ -77,7 +77,7 @@ def test_every_step_of_every_way_is_told() -> None:
     assert shown == ["centralized", *steps, "simulated", *steps, "federated sealed", *steps]
 
 
-def only_federated(**options: Any) -> list[Comparison]:
+def only_federated(**options: Any) -> list[EpochDifference]:
     lines = compared(
         models=["lightgcn"], suites=["sealed"], virtual_items=["0"], other_planners=(), **options
     )

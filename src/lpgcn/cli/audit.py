@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lpgcn.data import Split
     from lpgcn.privacy.audit import Audited
     from lpgcn.privacy.measures import Measured
-    from lpgcn.privacy.table import Line
+    from lpgcn.privacy.table import Finding
     from lpgcn.report.audits import AuditTable, TradeOff
 
 _SWEPT: Final = {
@@ -336,5 +336,5 @@ def _shown(value: Measured | None) -> str:
     return "–" if value is None else f"{value.value:.3f}"
 
 
-def _popularity(line: Line) -> str:
+def _popularity(line: Finding) -> str:
     return "–" if line.popularity_auc is None else f"{line.popularity_auc:.3f}"

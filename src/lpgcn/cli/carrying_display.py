@@ -25,7 +25,7 @@ SECONDS_BETWEEN: Final = 30.0
 """Two lines about progress."""
 
 if TYPE_CHECKING:
-    from lpgcn.runtime.hosts.nats.jwt import Key
+    from lpgcn.runtime.hosts.nats.jwt import Nkey
 
 
 class _Carrying(CarryingEvents):
@@ -160,13 +160,14 @@ def _stop_on_signal(carrier: Carrier) -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _kept_key(path: Path) -> Key:
+def _kept_key(path: Path) -> Nkey:
     from lpgcn.runtime.hosts.nats.credentials import read_private, write_private
-    from lpgcn.runtime.hosts.nats.jwt import Key, Kind
+    from lpgcn.runtime.hosts.nats.jwt import Nkey, NkeyKind
 
     if path.exists():
-        return Key(read_private(path, "the seed of a newcomer's key").decode().strip(), Kind.USER)
-    key = Key.generate(Kind.USER)
+        seed = read_private(path, "the seed of a newcomer's key").decode().strip()
+        return Nkey(seed, NkeyKind.USER)
+    key = Nkey.generate(NkeyKind.USER)
     write_private(path, key.reveal())
     return key
 

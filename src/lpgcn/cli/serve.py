@@ -183,7 +183,7 @@ def serve(
     from lpgcn.runtime.hosts.nats.authority import FederationFolder
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
-    from lpgcn.runtime.runs.catalogue import Catalogue
+    from lpgcn.runtime.runs.catalogue import PublicCatalogue
     from lpgcn.runtime.runs.serving import Serving, secret_seed
     from lpgcn.runtime.runs.serving import serve as serve_run
 
@@ -194,7 +194,7 @@ def serve(
         class_of(config.model)  # Before anything is kept, and anybody waits for members.
         if "seed" not in wanted:
             config = config.changed(seed=secret_seed(state))
-        federation, items = FederationFolder(folder), Catalogue.read(catalogue)
+        federation, items = FederationFolder(folder), PublicCatalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
         serving = Serving(
             clients, silence, on_missing, checkpoint_every,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lpgcn.model.backbones import Backbone
-    from lpgcn.runtime.verification import Comparison
+    from lpgcn.runtime.verification import EpochDifference
 
 
 @click.command(
@@ -165,9 +165,9 @@ def _by_autograd(backbone: Backbone) -> list[str]:
         return []
 
 
-def _shown(compared: Iterable[Comparison], screen: Console) -> list[Comparison]:
+def _shown(compared: Iterable[EpochDifference], screen: Console) -> list[EpochDifference]:
     """All of them, each printed when it is there."""
-    lines: list[Comparison] = []
+    lines: list[EpochDifference] = []
     for line in compared:
         if not lines or _series(line) != _series(lines[-1]):
             alpha = f"α = {line.virtual_items}"
@@ -182,5 +182,5 @@ def _shown(compared: Iterable[Comparison], screen: Console) -> list[Comparison]:
     return lines
 
 
-def _series(line: Comparison) -> tuple[str, str, str]:
+def _series(line: EpochDifference) -> tuple[str, str, str]:
     return line.model, line.virtual_items, line.run

@@ -57,7 +57,7 @@ class FedPerGnnOptions(UserRounds, frozen=True, forbid_unknown_fields=True, kw_o
     ] = 1
 
 
-class Round(NamedTuple):
+class RoundPairs(NamedTuple):
     """The (client, item) pairs that the clients of a round touch: all items of each, then, once
     each, their negatives. Clients are by their rank in the round, a sample's items by pair."""
 
@@ -132,7 +132,7 @@ class FedPerGnn:
         own = torch.from_numpy(self._back[:, None]).to(vectors.dtype) * vectors
         self._around = (reached - own).numpy()
 
-    def _touched(self, batch: Batch) -> Round:
+    def _touched(self, batch: Batch) -> RoundPairs:
         pairs, n_items = self._sampler.pairs(batch), self._train.n_items
         clients = np.unique(batch.users)
         own = self._entries.only(clients)
@@ -146,12 +146,12 @@ class FedPerGnn:
         every = np.concatenate((keys, found))
         # A sample is known by the number of an interaction, too; noise keeps the two apart.
         drawn_as = np.concatenate((2 * own.values, 2 * batch.positions[first] + 1))
-        return Round(
+        return RoundPairs(
             clients, own, every // n_items, every % n_items, drawn_as, client,
             positive, len(keys) + negative,
         )  # fmt: skip
 
-    def _loss(self, touched: Round, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+    def _loss(self, touched: RoundPairs, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
         """The sum over all samples of the round."""
         import torch
         from torch.nn.functional import softplus
@@ -177,7 +177,7 @@ class FedPerGnn:
         first = weighted_sums(items, own, self._weights[entries])
         return (back * users + first + torch.from_numpy(self._around[ids])) / 3
 
-    def _sent(self, touched: Round, gradient: Floats, epoch: int) -> tuple[Int64, Floats]:
+    def _sent(self, touched: RoundPairs, gradient: Floats, epoch: int) -> tuple[Int64, Floats]:
         """What the clients say: items, and for each a gradient, hidden as well as may be."""
         seed, many, d = self._config.seed, self._options.pseudo_items, gradient.shape[1]
         own, n_items = touched.own, self._train.n_items

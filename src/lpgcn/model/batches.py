@@ -129,7 +129,7 @@ class PooledBatch:
         return self.pools.where(self.pools.ranks < self.answered)
 
 
-Draw = Batch | PooledBatch
+AnyBatch = Batch | PooledBatch
 
 
 @dataclass(frozen=True)

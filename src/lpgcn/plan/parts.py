@@ -31,7 +31,7 @@ class Limits:
     max_items: int
 
 
-class Touched(NamedTuple):
+class TouchedLists(NamedTuple):
     """A token's clients, and the entries of all their lists one after another."""
 
     clients: Int64
@@ -84,21 +84,21 @@ class Parts:
         order = np.argsort(-loads, kind="stable")
         return order[(loads[order] > limits.max_load) | (self.sizes[order] > limits.max_items)]
 
-    def touched(self, token: int) -> Touched:
+    def touched(self, token: int) -> TouchedLists:
         clients = self.graph.by_token[token]
         lengths = self._length[clients]
         entries = np.repeat(self.graph.listed.offsets[clients] - starts(lengths)[:-1], lengths)
         entries += np.arange(entries.size)
-        return Touched(clients, entries, self._part[entries])
+        return TouchedLists(clients, entries, self._part[entries])
 
-    def relief(self, token: int, touched: Touched) -> int:
+    def relief(self, token: int, touched: TouchedLists) -> int:
         """By how much the load of a token's part falls when the token leaves."""
         part = self.part_of[token]
         leaving = int((self._count[touched.entries[touched.parts == part]] == 1).sum())
         return leaving - int(self.owner_lists[token] and self._listed_by_owner[part] == 1)
 
     def best_target(
-        self, token: int, touched: Touched, candidates: Int64 | slice, limits: Limits
+        self, token: int, touched: TouchedLists, candidates: Int64 | slice, limits: Limits
     ) -> tuple[int, int] | None:
         """The part whose load rises least by taking a token, and that rise; None if none may."""
         connected = np.bincount(touched.parts, minlength=self.n_parts)[candidates]
@@ -119,7 +119,7 @@ class Parts:
         target = best if isinstance(candidates, slice) else int(candidates[best])
         return target, int(rise[best])
 
-    def move(self, token: int, target: int, touched: Touched) -> None:
+    def move(self, token: int, target: int, touched: TouchedLists) -> None:
         """Put a token into another part; `touched` must be fresh."""
         clients, entries, parts = touched
         source = self.part_of[token]

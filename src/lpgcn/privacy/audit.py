@@ -15,9 +15,9 @@ from lpgcn.data import Split
 from lpgcn.model.sampling import places, renumbered
 from lpgcn.privacy import coalition_audit, owner_audit, server_audit, trained
 from lpgcn.privacy.attacks import linear_bits, token_graph
-from lpgcn.privacy.costs import Made, Model
+from lpgcn.privacy.costs import Made, TrainedModel
 from lpgcn.privacy.deployment import Deployment, Seeds, Tell, deploy
-from lpgcn.privacy.table import Line
+from lpgcn.privacy.table import Finding
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.random import Purpose, permutation
 from lpgcn.runtime.engines.sampler import Sampler
@@ -46,7 +46,7 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """Of a processor, for all parties together; absent if no federation was run."""
     recall: float | None
     """Recall@20 on the validation part after training, if a model was trained."""
-    lines: list[Line]
+    lines: list[Finding]
 
     def strongest(self) -> dict[str, float]:
         """For each adversary the AUC of its strongest attack on the real/virtual bits."""
@@ -71,7 +71,7 @@ def audit(
 ) -> Audited:
     """With `steps` 0 no federation is run, and the server has the token graph only. With `epochs` a
     model is trained, which is what predictions give away."""
-    people, found, made = people or {}, list[Line](), made or Made(split)
+    people, found, made = people or {}, list[Finding](), made or Made(split)
     recall = bytes_per_step = seconds_per_step = None
     if steps:
         deployment = deploy(split, config, steps, seed=seed, made=made, tell=tell)
@@ -160,7 +160,7 @@ class _Case:
         everybody = np.arange(len(self.lists))
         return linear_bits.scores(self._servers_view, self.lists, everybody)
 
-    def server_alone(self) -> Iterator[Line]:
+    def server_alone(self) -> Iterator[Finding]:
         n_items, popularity = self._split.n_items, self._popularity
         yield from server_audit.from_tokens(
             self.lists, self.real, n_items, popularity, self._scores
@@ -175,7 +175,7 @@ class _Case:
 
     def watched(
         self, parties: Sequence[Party], people: Mapping[str, Mapping[str, str]], tell: Tell
-    ) -> Iterator[Line]:
+    ) -> Iterator[Finding]:
         """Whoever needs a federation that was run."""
         assert self.deployment is not None
         for one in adversaries(self.deployment):
@@ -190,7 +190,7 @@ class _Case:
                         self.deployment, one, self.lists, self._scores, self._solved
                     )
 
-    def with_final_vectors(self, model: Model) -> Iterator[Line]:
+    def with_final_vectors(self, model: TrainedModel) -> Iterator[Finding]:
         return trained.about_lists(
             self.lists, self.real, self._scores, model.vectors, self._catalogue,
             self._popularity,

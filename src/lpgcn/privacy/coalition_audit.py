@@ -13,7 +13,7 @@ from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.logistic import fitted
 from lpgcn.privacy.measures import Guess, user_auc
 from lpgcn.privacy.server_audit import BITS, is_real
-from lpgcn.privacy.table import Line, line_of
+from lpgcn.privacy.table import Finding, line_of
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.ragged import Ragged
 
@@ -27,7 +27,7 @@ def lines(
     lists: Ragged,
     scores: dict[str, Float64],
     solved: Float64 | None,
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Before any step, after the steps, after the validation; over users that do not collude. Of
     all scores and their combination the strongest is told, chosen with hindsight: no coalition
     looks weaker than a part of it for a bad choice of its own; so `solved`, the bits that the

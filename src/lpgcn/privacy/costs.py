@@ -28,7 +28,7 @@ _COUNTED: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class TrainedModel:
     """Final vectors, and how good they are."""
 
     vectors: Vectors
@@ -42,7 +42,7 @@ class Made:
     def __init__(self, split: Split) -> None:
         self._split = split
         self._plans: dict[tuple[object, ...], Plan] = {}
-        self._models: dict[tuple[Config, int], Model] = {}
+        self._models: dict[tuple[Config, int], TrainedModel] = {}
 
     def planner(self, config: Config) -> Planner:
         make, options = planner_for(self._split, config), plan_options(config, self._split)
@@ -56,7 +56,7 @@ class Made:
 
         return plan
 
-    def model(self, config: Config, epochs: int) -> Model:
+    def model(self, config: Config, epochs: int) -> TrainedModel:
         """After so many epochs."""
         config = config.changed(mode="centralized", suite="sealed", planner="auto")
         if (config, epochs) not in self._models:
@@ -65,7 +65,7 @@ class Made:
                 for step in range(engine.steps_per_epoch):
                     engine.step(epoch, step, config.lr)
             recall = engine.measure("valid").values["recall@20"]
-            self._models[config, epochs] = Model(engine.scorer(), recall)
+            self._models[config, epochs] = TrainedModel(engine.scorer(), recall)
         return self._models[config, epochs]
 
     def bytes_per_step(self, config: Config) -> float:

@@ -19,7 +19,7 @@ from lpgcn.privacy.attacks import (
 )
 from lpgcn.privacy.deployment import Deployment
 from lpgcn.privacy.measures import Measured
-from lpgcn.privacy.table import Line, guess_of, line_of
+from lpgcn.privacy.table import Finding, guess_of, line_of
 from lpgcn.privacy.trained import of_people
 from lpgcn.privacy.views import Adversary, View, view_of
 from lpgcn.protocol.suite import SUITES, OwnerPush
@@ -33,7 +33,7 @@ ELSEWHERE: Final = "items of others"
 
 def lines(
     deployment: Deployment, adversary: Adversary, people: Mapping[str, Mapping[str, str]]
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """`people` has the attributes of users, by their ids."""
     view = view_of(deployment, adversary)
     (owner,) = adversary.clients
@@ -47,7 +47,7 @@ def lines(
         yield from about.step_after_validation()
         yield from about.over_steps()
     else:
-        yield Line(
+        yield Finding(
             adversary=adversary.name, attack="linear systems", about=ELSEWHERE, users=0,
             note=f"not tried: layers of {deployment.config.model} map what they pass on",
         )  # fmt: skip
@@ -73,7 +73,7 @@ class _About:
     def _elsewhere(self) -> Int64:
         return np.setdiff1d(np.arange(self._view.n_items), self._owned)
 
-    def first_pushes(self) -> Iterator[Line]:
+    def first_pushes(self) -> Iterator[Finding]:
         """With what the owner drew itself, and as if it had been told everything."""
         deployment, config = self._deployment, self._deployment.config
         builds = backbone_of(config).builds_users
@@ -96,7 +96,7 @@ class _About:
     def _named(self, solved: list[first_push.Solved]) -> list[int]:
         return [int(self._users[one.handle]) for one in solved]
 
-    def lists_after_validation(self) -> Iterator[Line]:
+    def lists_after_validation(self) -> Iterator[Finding]:
         """From the validation's own pass and its final vectors."""
         deployment, view = self._deployment, self._view
         finals = final_vectors.latest(view.before(deployment.validated + 1))
@@ -113,7 +113,7 @@ class _About:
         )  # fmt: skip
         yield line_of(self._name, "means of final vectors", ELSEWHERE, guess, deployment.popularity)
 
-    def step_after_validation(self) -> Iterator[Line]:
+    def step_after_validation(self) -> Iterator[Finding]:
         deployment, view = self._deployment, self._view
         finals = final_vectors.latest(view.before(deployment.validated + 1))
         pushed = after_validation.gradients(view, deployment.validated + 1)
@@ -130,13 +130,13 @@ class _About:
             solved += len(one.called) > 0
             others = len(np.setdiff1d(real, self._owned))
             share[number] = good / others if others else np.nan
-        yield Line(
+        yield Finding(
             adversary=self._name, attack="step after a validation", about=ELSEWHERE,
             users=len(found), named=Measured.of(share),
             note=f"{right} of {called} called are right, for {solved} people",
         )  # fmt: skip
 
-    def over_steps(self) -> Iterator[Line]:
+    def over_steps(self) -> Iterator[Finding]:
         """Which neighbours have the items that the owner itself lists, or has, elsewhere."""
         deployment, topology = self._deployment, self._deployment.record.topology
         assert topology is not None
@@ -171,7 +171,7 @@ class _About:
         pairs = topology.by_client[self._owner][senders]
         return [np.intersect1d(topology.entries[pair], own) for pair in pairs.tolist()]
 
-    def by_score(self, people: Mapping[str, Mapping[str, str]]) -> Iterator[Line]:
+    def by_score(self, people: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
         """With e_u of neighbours that were in a batch, and final vectors."""
         deployment, view = self._deployment, self._view
         finals, (handles, vectors) = final_vectors.latest(view), membership.latest_users(view)

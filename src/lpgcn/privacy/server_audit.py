@@ -14,7 +14,7 @@ from lpgcn.model.sampling import contains, listing_keys
 from lpgcn.privacy.attacks import final_vectors, membership, token_graph, wishes
 from lpgcn.privacy.attacks.popularity_matching import named, share_named
 from lpgcn.privacy.measures import Guess, Measured
-from lpgcn.privacy.table import Line, line_of
+from lpgcn.privacy.table import Finding, line_of
 from lpgcn.privacy.views import View
 from lpgcn.protocol.suite import Kind
 from lpgcn.ragged import Ragged
@@ -47,12 +47,12 @@ def from_tokens(
     n_items: int,
     popularity: npt.NDArray[np.number],
     scores: dict[str, Float64],
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Real or virtual by the five scores and their combination, over users without a label; without
     virtual items there is nothing to tell apart."""
     truth = is_real(lists, real, n_items)
     if truth.all():
-        yield Line(
+        yield Finding(
             adversary=NAME, attack="token graph", about=BITS, users=len(lists),
             note="no virtual items: every listed token is real",
         )  # fmt: skip
@@ -65,7 +65,9 @@ def from_tokens(
         yield line_of(NAME, f"token graph: {name}", BITS, guess, popularity)
 
 
-def by_popularity(lists: Ragged, real: Ragged, truth: Int64, train: Interactions) -> Iterator[Line]:
+def by_popularity(
+    lists: Ragged, real: Ragged, truth: Int64, train: Interactions
+) -> Iterator[Finding]:
     """Names for tokens; `truth` is the item of each. Against half of the users with an exact table
     of all, and with a table that was counted among the other half."""
     half = some_users(train.n_users, 0.5)
@@ -76,19 +78,19 @@ def by_popularity(lists: Ragged, real: Ragged, truth: Int64, train: Interactions
     for name, (table, members) in tables.items():
         degrees = np.bincount(lists.only(members).values, minlength=train.n_items)
         right = share_named(named(degrees, table), truth, real.only(members))
-        yield Line(
+        yield Finding(
             adversary=NAME, attack=f"matching by {name}", about="names of tokens",
             users=len(members), named=Measured.of(right),
         )  # fmt: skip
 
 
-def clear_rows(view: View) -> Iterator[Line]:
+def clear_rows(view: View) -> Iterator[Finding]:
     """Every kind of row that can be read at all: in suite `sealed` there is none, and a suite that
     forgets one is found out here whatever attacks make of it."""
     for kind in Kind:
         rows = sum(len(seen.rows) for seen in view.seen(kind))
         if rows:
-            yield Line(
+            yield Finding(
                 adversary=view.adversary.name, attack="rows in the clear", about=kind.name,
                 users=len(view.topology.listed) if view.topology else 0, note=f"{rows:,} read",
             )  # fmt: skip
@@ -100,14 +102,14 @@ def from_clear_rows(
     real: Ragged,
     popularity: Int64,
     solved: Float64 | None,
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Wishes that can be read, bits that were solved for, and what final vectors say."""
     yield from clear_rows(view)
     name, found = view.adversary.name, wishes.read(view)
     if len(found):
         right = contains(listing_keys(real, view.n_items), found[:, 0] * view.n_items + found[:, 1])
         each = np.bincount(found[right, 0], minlength=len(real)) / np.maximum(real.lengths, 1)
-        yield Line(
+        yield Finding(
             adversary=name, attack="wishes", about="interactions, by place",
             users=len(real), named=Measured.of(each),
             note=f"{len(found):,} read, {int((~right).sum())} of them wrong",

@@ -11,7 +11,7 @@ from lpgcn.privacy.measures import Guess, Measured, caught, user_auc, user_f1
 from lpgcn.ragged import Ragged
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Measures that an attack does not have are absent."""
 
     adversary: str
@@ -40,14 +40,14 @@ def line_of(
     popularity: npt.NDArray[np.number] | None = None,
     *,
     note: str = "",
-) -> Line:
+) -> Finding:
     """`popularity` is by candidate id."""
     baseline = None
     if popularity is not None:
         by_popularity = popularity[guess.candidates.values].astype(np.float64)
         per_user = user_auc(Guess(guess.candidates, by_popularity, guess.real))
         baseline = float(np.nanmean(per_user)) if not np.isnan(per_user).all() else None
-    return Line(
+    return Finding(
         adversary=adversary,
         attack=attack,
         about=about,

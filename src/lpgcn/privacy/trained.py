@@ -15,7 +15,7 @@ from lpgcn.privacy.attacks import attributes, final_vectors, membership
 from lpgcn.privacy.coalition_audit import weighed
 from lpgcn.privacy.measures import Guess, Measured
 from lpgcn.privacy.server_audit import BITS, LABELLED, is_real, some_users
-from lpgcn.privacy.table import Line, line_of
+from lpgcn.privacy.table import Finding, line_of
 from lpgcn.ragged import Ragged
 
 HOLDER: Final = "anybody with e_u"
@@ -24,7 +24,7 @@ RANKER: Final = "server + 1 client, finished model"
 
 def lines(
     split: Split, vectors: Vectors, people: Mapping[str, Mapping[str, str]]
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Training pairs and attributes from e_u."""
     everybody, train = np.arange(split.n_users), split.train
     users, items = vectors.users.astype(np.float64), vectors.items.astype(np.float64)
@@ -40,7 +40,7 @@ def of_people(
     vectors: npt.NDArray[np.float64],
     ids: Sequence[str],
     people: Mapping[str, Mapping[str, str]],
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Attributes from e_u, one row for each id; who has no answer is left out."""
     for attribute, answers in people.items():
         known = [row for row, one in enumerate(ids) if one in answers]
@@ -48,7 +48,7 @@ def of_people(
         if len(set(labels)) < 2:
             continue
         found = attributes.infer(attribute, vectors[known], labels)
-        yield Line(
+        yield Finding(
             adversary=adversary, attack=attack, about=attribute, users=found.users,
             auc=Measured(value=found.auc, low=found.auc, high=found.auc),
             note=f"accuracy {found.accuracy:.3f}, largest class {found.majority:.3f}",
@@ -62,7 +62,7 @@ def about_lists(
     vectors: Vectors,
     catalogue: Int64,
     popularity: Int64,
-) -> Iterator[Line]:
+) -> Iterator[Finding]:
     """Real or virtual, by a server with a client that was given all e_i to rank with: by the
     likeness of vectors alone, and together with the token graph and a few labelled users."""
     n_items = len(catalogue)

@@ -12,7 +12,7 @@ import numpy as np
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.evaluation import METRICS
-from lpgcn.model.batches import Draw
+from lpgcn.model.batches import AnyBatch
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.estates import draw_heirs
@@ -48,7 +48,7 @@ class Accounting:
             self.ledger.add(one.phase, "down", one.called, one.sizes_down)
             self.ledger.add(one.phase, "up", one.called, one.sizes_up)
 
-    def step(self, batch: Draw) -> None:
+    def step(self, batch: AnyBatch) -> None:
         self._add(self._script.step(batch))
 
     def measure(self, phase: Phase) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.backbones import backbone_of
-from lpgcn.model.batches import Batch, Draw
+from lpgcn.model.batches import AnyBatch, Batch
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.ragged import flags
 
@@ -30,7 +30,7 @@ class PaperTraffic:
         return self.up * vector, self.down * vector
 
 
-def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraffic:
+def paper_traffic(topology: Topology, config: Config, batch: AnyBatch) -> PaperTraffic:
     """Sends and receipts of ordinary items, neighbours and negatives, by the algorithms' lines.
 
     `entries` are the listed items that another client owns, virtual ones included: the paper sends
@@ -69,7 +69,7 @@ def paper_traffic(topology: Topology, config: Config, batch: Draw) -> PaperTraff
     return PaperTraffic(up, down)
 
 
-def _samples(batch: Draw, n_clients: int) -> tuple[Int64, Int64]:
+def _samples(batch: AnyBatch, n_clients: int) -> tuple[Int64, Int64]:
     """Who has samples, and the places of negatives: the paper has no pools, so that with these only
     the positives of everybody are counted."""
     if isinstance(batch, Batch):

@@ -12,7 +12,7 @@ import msgspec
 
 from lpgcn import __version__
 from lpgcn.files import write_atomically
-from lpgcn.methods.comparison.results import Outcome, PairedTest, Row, curves, rows
+from lpgcn.methods.comparison.results import ModelRow, Outcome, PairedTest, curves, rows
 from lpgcn.report.comparison_tables import comma_separated, latex, markdown
 from lpgcn.report.picture import can_draw, new_figure, plain_figures, save
 from lpgcn.report.units import metric_name
@@ -30,7 +30,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     """What was asked for last."""
     metrics: Sequence[str]
-    rows: list[Row]
+    rows: list[ModelRow]
     test: PairedTest | None
     runs: list[Outcome]
 
@@ -70,10 +70,12 @@ def write_comparison(
             plot_layers(layers, metrics[0], out / "layers.png", name)
 
 
-def _by_layers(outcomes: Sequence[Outcome], found: Sequence[Row]) -> dict[str, dict[int, Row]]:
+def _by_layers(
+    outcomes: Sequence[Outcome], found: Sequence[ModelRow]
+) -> dict[str, dict[int, ModelRow]]:
     """The finished rows of models that were run with several numbers of layers."""
     by_label = {row.label: row for row in found if row.seeds}
-    models: dict[str, dict[int, Row]] = {}
+    models: dict[str, dict[int, ModelRow]] = {}
     for entry in (one.entry for one in outcomes):
         if entry.variant.startswith("L=") and entry.label in by_label:
             models.setdefault(entry.model, {})[entry.config.layers] = by_label[entry.label]
@@ -110,7 +112,9 @@ def plot_convergence(
     save(figure, path)
 
 
-def plot_layers(rows: Mapping[str, Mapping[int, Row]], metric: str, path: Path, name: str) -> None:
+def plot_layers(
+    rows: Mapping[str, Mapping[int, ModelRow]], metric: str, path: Path, name: str
+) -> None:
     """A metric against the number of layers, a line for each model."""
     figure = new_figure(6.0)
     axes = figure.subplots()

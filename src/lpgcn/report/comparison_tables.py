@@ -7,13 +7,13 @@ import io
 from collections.abc import Sequence
 
 from lpgcn.evaluation import METRICS
-from lpgcn.methods.comparison.results import Figure, PairedTest, Row
+from lpgcn.methods.comparison.results import Figure, ModelRow, PairedTest
 from lpgcn.report.units import duration, metric_name, size
 
 COLUMNS = ("best epoch", "rounds", "bytes a client", "time", "seeds")
 
 
-def cells(row: Row, metrics: Sequence[str]) -> list[str]:
+def cells(row: ModelRow, metrics: Sequence[str]) -> list[str]:
     """For people: the model, the metrics, and what they cost; `remarks` has the rest."""
     if not row.seeds:
         state = "failed" if row.failures else "not finished"
@@ -29,7 +29,7 @@ def cells(row: Row, metrics: Sequence[str]) -> list[str]:
     ]
 
 
-def markdown(rows: Sequence[Row], metrics: Sequence[str], test: PairedTest | None) -> str:
+def markdown(rows: Sequence[ModelRow], metrics: Sequence[str], test: PairedTest | None) -> str:
     header = ["model", *map(metric_name, metrics), *COLUMNS]
     rules = ["---", *["--:"] * (len(header) - 1)]
     lines = [header, rules, *(cells(row, metrics) for row in rows)]
@@ -37,7 +37,7 @@ def markdown(rows: Sequence[Row], metrics: Sequence[str], test: PairedTest | Non
     return text + "".join(f"\n{line}\n" for line in remarks(rows, test))
 
 
-def remarks(rows: Sequence[Row], test: PairedTest | None) -> list[str]:
+def remarks(rows: Sequence[ModelRow], test: PairedTest | None) -> list[str]:
     """What stands below the table: who failed and why, who is missing, and who is better."""
     found = [f"{row.label} failed: {why}" for row in rows for why in dict.fromkeys(row.failures)]
     missing = [f"{row.label} ({row.unfinished} of {row.planned})" for row in rows if row.unfinished]
@@ -45,7 +45,7 @@ def remarks(rows: Sequence[Row], test: PairedTest | None) -> list[str]:
     return [*found, *([sentence(test)] if test else [])]
 
 
-def latex(rows: Sequence[Row], metrics: Sequence[str]) -> str:
+def latex(rows: Sequence[ModelRow], metrics: Sequence[str]) -> str:
     """The tabular alone, with booktabs' rules; the most accurate of each metric is bold."""
     finished = [row for row in rows if row.seeds]
     best = {
@@ -63,7 +63,7 @@ def latex(rows: Sequence[Row], metrics: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def comma_separated(rows: Sequence[Row], metrics: Sequence[str]) -> str:
+def comma_separated(rows: Sequence[ModelRow], metrics: Sequence[str]) -> str:
     """Figures without rounding."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -15,18 +15,18 @@ from lpgcn.data import Split
 from lpgcn.report.charts import Series, line_chart
 from lpgcn.report.page import Fact, Html, Section, joined, losslessness, page, side_by_side, table
 from lpgcn.report.picture import new_figure, save
-from lpgcn.runtime.verification import Comparison
+from lpgcn.runtime.verification import EpochDifference
 
 PANELS: Final = (("loss", "Training loss"), ("recall", "Recall@5"), ("ndcg", "NDCG@5"))
 _CENTRALIZED: Final = "centralized"
 
 
-def ways(lines: Sequence[Comparison]) -> list[str]:
+def ways(lines: Sequence[EpochDifference]) -> list[str]:
     """Those that are compared with the centralised run."""
     return [run for run in dict.fromkeys(line.run for line in lines) if run != _CENTRALIZED]
 
 
-def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> None:
+def plot_comparisons(lines: Sequence[EpochDifference], path: Path, title: str) -> None:
     """One panel for each figure, one colour for each model and α."""
     figure = new_figure(15.0, 4.8)
     worst = max(line.difference for line in lines)
@@ -55,7 +55,7 @@ def plot_comparisons(lines: Sequence[Comparison], path: Path, title: str) -> Non
     save(figure, path)
 
 
-def verification_report(split: Split, lines: Sequence[Comparison]) -> bytes:
+def verification_report(split: Split, lines: Sequence[EpochDifference]) -> bytes:
     """The page about a verification."""
     worst = max(line.difference for line in lines)
     epochs = max(line.epoch for line in lines)
@@ -83,7 +83,7 @@ def verification_report(split: Split, lines: Sequence[Comparison]) -> bytes:
     return page(f"{split.name}: is anything lost?", lead, facts, sections)
 
 
-def _verdict(lines: Sequence[Comparison], worst: float) -> Html:
+def _verdict(lines: Sequence[EpochDifference], worst: float) -> Html:
     return losslessness(
         worst,
         f"Compared with the centralised run (the broad lines) are: {'; '.join(ways(lines))}. A "
@@ -92,7 +92,7 @@ def _verdict(lines: Sequence[Comparison], worst: float) -> Html:
     )
 
 
-def _series(lines: Sequence[Comparison], figure: str) -> Iterator[Series]:
+def _series(lines: Sequence[EpochDifference], figure: str) -> Iterator[Series]:
     """The centralised curve of each model and α under all the others."""
     colours: dict[tuple[str, str], int] = {}
     for (model, alpha, run), part in groupby(

@@ -25,7 +25,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.model.batches import Draw
+from lpgcn.model.batches import AnyBatch
 from lpgcn.plan import Plan
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Tally
@@ -162,7 +162,7 @@ class _Counted:
         self._rounds.clear()
         return found
 
-    def step(self, batch: Draw) -> tuple[Tally, Tally, int]:
+    def step(self, batch: AnyBatch) -> tuple[Tally, Tally, int]:
         """A step in which nobody meets anybody for the first time, what the first meetings of this
         batch add to it, and how many these are. Who was in a step once has met everybody in it, so
         that the same step, counted again, is the one without."""

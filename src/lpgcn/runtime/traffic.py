@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lpgcn.config import Config
-from lpgcn.model.batches import Draw
+from lpgcn.model.batches import AnyBatch
 from lpgcn.plan import Plan
 from lpgcn.plan.cost import LoadHistogram, load_histogram
 from lpgcn.protocol.ledger import Ledger, Traffic
@@ -57,7 +57,7 @@ class TrafficSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(
-    config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: Draw
+    config: Config, plan: Plan, topology: Topology, ledger: Ledger, steps: int, batch: AnyBatch
 ) -> TrafficSummary:
     """`batch` is a typical one; the paper's samples are counted on it."""
     graph = topology.token_graph()

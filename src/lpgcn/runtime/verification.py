@@ -36,7 +36,7 @@ class VerificationObserver:
         """So many of the steps of this way to run."""
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class EpochDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run after one epoch, beside the centralised model."""
 
     model: str
@@ -63,7 +63,7 @@ def verify(
     other_planners: Sequence[PlannerName] = ("cover", "greedy"),
     workers: int = 1,
     observer: VerificationObserver | None = None,
-) -> Iterator[Comparison]:
+) -> Iterator[EpochDifference]:
     """Every combination of model, α and way to run, epoch by epoch; `config` has the rest.
 
     The first suite is also run with other plans: sums are exact, so that these change no bit.
@@ -116,18 +116,18 @@ def _compare(
     run: str,
     expected: Sequence[Measurement],
     observer: VerificationObserver,
-) -> Iterator[Comparison]:
+) -> Iterator[EpochDifference]:
     return _compared(_measured(engine, config, len(expected), observer), config, run, expected)
 
 
 def _compared(
     measured: Iterable[Measurement], config: Config, run: str, expected: Sequence[Measurement]
-) -> Iterator[Comparison]:
+) -> Iterator[EpochDifference]:
     for epoch, ((loss, valid, tables), other) in enumerate(zip(measured, expected, strict=True), 1):
         differences = [abs(loss - other[0])]
         differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
         differences += [largest_difference(tables[name], value) for name, value in other[2].items()]
-        yield Comparison(
+        yield EpochDifference(
             model=config.model,
             virtual_items=config.virtual_items,
             run=run,

@@ -42,8 +42,8 @@ from lpgcn.runtime.hosts.nats.enrolment import (
 )
 from lpgcn.runtime.hosts.nats.jwt import (
     CredentialsError,
-    Key,
-    Kind,
+    Nkey,
+    NkeyKind,
     check_name,
     check_public_key,
     read_token,
@@ -67,7 +67,7 @@ class Federation:
 
     def signed(self, name: str, *, expires: int, issuer: Issuer | None = None) -> Credentials:
         """Credentials by any issuer and for any time, which the folder would not give."""
-        like, key = self.server, Key.generate(Kind.USER)
+        like, key = self.server, Nkey.generate(NkeyKind.USER)
         issuer = issuer or self.folder.issuer("client")
         member = Member(
             name=name, key=key.public, role="client", issued=expires - 60, expires=expires
@@ -211,7 +211,7 @@ def test_a_server_is_no_client(federation: Federation) -> None:
 
 def test_another_signer_is_refused(federation: Federation, tmp_path: Path) -> None:
     soon = int(time.time()) + 60
-    unknown = Issuer("client", federation.folder.about.account, Key.generate(Kind.ACCOUNT))
+    unknown = Issuer("client", federation.folder.about.account, Nkey.generate(NkeyKind.ACCOUNT))
     assert "Authorization Violation" in refused(
         federation.signed("alice", expires=soon, issuer=unknown)
     )
@@ -236,7 +236,7 @@ def test_the_client_signing_key_gives_no_other_rights(federation: Federation) ->
 
 def test_a_token_is_nothing_without_its_key(federation: Federation) -> None:
     alice = federation.folder.enrol("alice")
-    stolen = msgspec.structs.replace(alice, seed=Key.generate(Kind.USER).reveal())
+    stolen = msgspec.structs.replace(alice, seed=Nkey.generate(NkeyKind.USER).reveal())
     assert "Authorization Violation" in refused(stolen)
 
 
@@ -377,7 +377,7 @@ def test_an_invitation_lets_newcomers_in(federation: Federation) -> None:
 
     async def come() -> None:
         async with desk_at(federation):
-            key = Key.generate(Kind.USER)
+            key = Nkey.generate(NkeyKind.USER)
             alice = await enrol(invitation, "alice", key=key, timeout=DEADLINE)
             assert await enrol(invitation, "alice", key=key, timeout=DEADLINE) == alice
             with pytest.raises(EnrolmentError, match="'alice' is taken"):
@@ -434,7 +434,7 @@ def test_a_revoked_invitation_lets_nobody_in(federation: Federation) -> None:
 
 def test_who_was_revoked_does_not_come_back_by_an_invitation(federation: Federation) -> None:
     invitation = federation.folder.invite(uses=9)
-    key = Key.generate(Kind.USER)
+    key = Nkey.generate(NkeyKind.USER)
 
     async def come(name: str) -> None:
         async with desk_at(federation):
@@ -513,7 +513,7 @@ def requests_like(request: bytes) -> st.SearchStrategy[bytes]:
 def test_whatever_a_newcomer_sends_nothing_is_raised(tmp_path: Path) -> None:
     folder = FederationFolder.create(tmp_path / "federation")
     invitation, desk = folder.invite(), folder.desk()
-    request = msgspec.json.encode(EnrolmentRequest("alice", Key.generate(Kind.USER).public))
+    request = msgspec.json.encode(EnrolmentRequest("alice", Nkey.generate(NkeyKind.USER).public))
 
     @given(requests_like(request))
     def send(data: bytes) -> None:
@@ -536,7 +536,7 @@ def test_what_a_newcomer_sends_steers_no_terminal(
 
 def test_a_refusal_steers_no_terminal(tmp_path: Path) -> None:
     invitation = FederationFolder.create(tmp_path / "federation").invite()
-    key = Key.generate(Kind.USER)
+    key = Nkey.generate(NkeyKind.USER)
     with pytest.raises(EnrolmentError, match="owned") as caught:
         accept_enrolment(
             invitation, EnrolmentRequest("a", key.public), key, EnrolmentReply(refusal="\x1bowned")
@@ -547,11 +547,11 @@ def test_a_refusal_steers_no_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["nothing", "name", "key", "account"])
 def test_only_an_answer_about_what_was_asked_for_is_taken(tmp_path: Path, wrong: str) -> None:
     """A token is good at its own broker, whomever it is about."""
-    folder, key = FederationFolder.create(tmp_path / "federation"), Key.generate(Kind.USER)
+    folder, key = FederationFolder.create(tmp_path / "federation"), Nkey.generate(NkeyKind.USER)
     issued_by = FederationFolder.create(tmp_path / "other") if wrong == "account" else folder
     invitation = folder.invite()
     request = request_enrolment(invitation, "alice", key)
-    public = Key.generate(Kind.USER).public if wrong == "key" else key.public
+    public = Nkey.generate(NkeyKind.USER).public if wrong == "key" else key.public
     asked = EnrolmentRequest("mallory" if wrong == "name" else "alice", public)
     book, issuer = folder.registry.read(), issued_by.issuer("client")
     reply, _ = answer_enrolment(asked, invitation.name, book, issuer)
@@ -585,7 +585,7 @@ def test_neither_a_newcomer_nor_a_disk_ends_a_run(
     folder, board = FederationFolder.create(tmp_path / "federation"), _Post()
     invitation = folder.invite()
     let_newcomers_in(board, folder.desk())  # type: ignore[arg-type]
-    request = msgspec.json.encode(EnrolmentRequest("alice", Key.generate(Kind.USER).public))
+    request = msgspec.json.encode(EnrolmentRequest("alice", Nkey.generate(NkeyKind.USER).public))
 
     def refuse(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -603,7 +603,7 @@ def test_neither_a_newcomer_nor_a_disk_ends_a_run(
 def test_an_expired_invitation_is_refused_at_the_desk_too(tmp_path: Path) -> None:
     folder = FederationFolder.create(tmp_path / "federation")
     invitation = folder.invite(days=1)
-    request = EnrolmentRequest("alice", Key.generate(Kind.USER).public)
+    request = EnrolmentRequest("alice", Nkey.generate(NkeyKind.USER).public)
     book, issuer = folder.registry.read(), folder.issuer("client")
     end = book.members[invitation.name].expires
     reply, after = answer_enrolment(request, invitation.name, book, issuer, now=end)
@@ -620,7 +620,7 @@ def test_many_at_the_desk_at_once(tmp_path: Path) -> None:
     invitation = folder.invite(uses=5)
 
     def come(number: int) -> bool:
-        request = EnrolmentRequest(f"client-{number}", Key.generate(Kind.USER).public)
+        request = EnrolmentRequest(f"client-{number}", Nkey.generate(NkeyKind.USER).public)
         return bool(folder.desk().answer(request, invitation.name).token)
 
     with ThreadPoolExecutor(8) as pool:
@@ -633,10 +633,10 @@ def test_many_at_the_desk_at_once(tmp_path: Path) -> None:
 def test_a_name_has_one_key_and_an_invitation_its_number_of_uses(
     asked: list[tuple[str, int]],
 ) -> None:
-    keys = [Key.generate(Kind.USER).public for _ in range(4)]
+    keys = [Nkey.generate(NkeyKind.USER).public for _ in range(4)]
     offer = Member(name="i", key="", role="invited", issued=0, expires=100, uses=2)
     book = Book().with_members([offer])
-    issuer = Issuer("client", "A", Key.generate(Kind.ACCOUNT))
+    issuer = Issuer("client", "A", Nkey.generate(NkeyKind.ACCOUNT))
     given_out: set[tuple[str, str]] = set()
     for name, number in asked:
         request = EnrolmentRequest(name, keys[number])
@@ -685,7 +685,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_refused_and_show_no_secret(alice: Credentials, tmp_path: Path) -> None:
-    other = Key.generate(Kind.USER)
+    other = Nkey.generate(NkeyKind.USER)
     whole = msgspec.to_builtins(alice)
     changed = alice.seed[:20] + ("A" if alice.seed[20] != "A" else "B") + alice.seed[21:]
     bad: list[Any] = [
@@ -743,7 +743,7 @@ def test_another_address_must_be_one_with_tls(alice: Credentials) -> None:
 
 
 def test_no_repr_shows_a_seed(alice: Credentials) -> None:
-    key = Key(alice.seed, Kind.USER)
+    key = Nkey(alice.seed, NkeyKind.USER)
     for shown in (repr(alice), str(alice), pretty_repr(alice), pretty_repr([alice]), repr(key)):
         assert alice.seed not in shown
     assert alice.seed not in repr(alice.connect_options())
@@ -754,7 +754,7 @@ def test_what_cannot_be_a_name(name: str) -> None:
     with pytest.raises(CredentialsError, match="cannot be a name"):
         check_name(name)
     with pytest.raises(CredentialsError, match="cannot be a name"):
-        user_token(name, "U", "A", Key.generate(Kind.ACCOUNT), expires=1)
+        user_token(name, "U", "A", Nkey.generate(NkeyKind.ACCOUNT), expires=1)
 
 
 @given(st.text(max_size=70))
@@ -767,11 +767,11 @@ def test_a_name_is_one_token_of_a_subject(name: str) -> None:
 
 
 def test_public_keys_are_told_from_others() -> None:
-    user, account = Key.generate(Kind.USER), Key.generate(Kind.ACCOUNT)
+    user, account = Nkey.generate(NkeyKind.USER), Nkey.generate(NkeyKind.ACCOUNT)
     assert check_public_key(user.public) == user.public
     damaged = user.public[:-1] + ("A" if user.public[-1] != "A" else "B")
     for wrong in (account.public, damaged, user.public[:-8], user.public.lower(), "", "ü"):
         with pytest.raises(CredentialsError, match="not the public key"):
             check_public_key(wrong)
     with pytest.raises(CredentialsError, match="seed of a NATS user key"):
-        Key(account.reveal(), Kind.USER)
+        Nkey(account.reveal(), NkeyKind.USER)

@@ -336,8 +336,8 @@ class Still:
         self.connection, self.posted = self, list[tuple[str, bytes]]()
         self.line = calls.Line("a", "old", {0: 0}, {}, 0.0)
 
-    def address(self, index: int, data: bytes) -> calls.Asked:
-        return calls.Asked(7, index, self.line, data, "up.a.old.0", "down.a.old.0")
+    def address(self, index: int, data: bytes) -> calls.Pending:
+        return calls.Pending(7, index, self.line, data, "up.a.old.0", "down.a.old.0")
 
     def silence(self, line: calls.Line, now: float) -> float:
         return 0.0
@@ -572,10 +572,10 @@ class Apart(Still):
         super().__init__()
         self.gone, self.quiet_for = calls.Line("b", "old", {0: 1}, {}, 0.0), 0.0
 
-    def address(self, index: int, data: bytes) -> calls.Asked:
+    def address(self, index: int, data: bytes) -> calls.Pending:
         if index == 0:
             return super().address(index, data)
-        return calls.Asked(8, index, self.gone, data, "up.b.old.0", "down.b.old.0")
+        return calls.Pending(8, index, self.gone, data, "up.b.old.0", "down.b.old.0")
 
     def silence(self, line: calls.Line, now: float) -> float:
         return self.quiet_for if line is self.gone else 0.0

@@ -56,7 +56,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return cls(mean=float(np.mean(values)), deviation=deviation)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """A model, with all of its seeds that are finished."""
 
     label: str
@@ -122,21 +122,21 @@ def read_outcomes(entries: Sequence[Entry], out: Path, fingerprint: str) -> list
     return found
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[Row]:
+def rows(outcomes: Sequence[Outcome]) -> list[ModelRow]:
     """A row for each label, in the order of their first appearance."""
     labels = list(dict.fromkeys(one.entry.label for one in outcomes))
     return [_row(label, [one for one in outcomes if one.entry.label == label]) for label in labels]
 
 
-def _row(label: str, outcomes: Sequence[Outcome]) -> Row:
+def _row(label: str, outcomes: Sequence[Outcome]) -> ModelRow:
     done = [(one, one.summary) for one in outcomes if one.summary is not None]
     failures = [one.failure for one in outcomes if one.failure]
     unfinished = len(outcomes) - len(done) - len(failures)
     if not done:
-        return Row(label=label, seeds=0, metrics={}, failures=failures, unfinished=unfinished)
+        return ModelRow(label=label, seeds=0, metrics={}, failures=failures, unfinished=unfinished)
     measured = [{**summary.test, **summary.lists} for _, summary in done]
     names = [name for name in measured[0] if all(name in one for one in measured)]
-    return Row(
+    return ModelRow(
         label=label,
         seeds=len(done),
         metrics={name: Figure.of([one[name] for one in measured]) for name in names},

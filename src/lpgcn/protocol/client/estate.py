@@ -20,7 +20,7 @@ from lpgcn.crypto import (
 )
 from lpgcn.protocol.client.profile import Device
 from lpgcn.protocol.client.sealing import info
-from lpgcn.protocol.client.standing import Former, Nodes, Standing, item_tables, read_rows
+from lpgcn.protocol.client.standing import FormerIdentity, Nodes, Standing, item_tables, read_rows
 from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
@@ -42,7 +42,7 @@ def estate_of(rows: Nodes, number: int, run: bytes, heirs: list[bytes]) -> m.Est
 
 
 def bequeath(
-    device: Device, standing: Standing, former: Former | None, message: m.Estates
+    device: Device, standing: Standing, former: FormerIdentity | None, message: m.Estates
 ) -> m.Bundles:
     """As heir: open copies with the key of the term before, and seal rows to their new owners."""
     if former is None:
@@ -74,7 +74,7 @@ def bequeath(
     return m.Bundles(packages=b"".join(packages))
 
 
-def _opened(former: Former, number: int, key: bytes, content: bytes) -> bytes:
+def _opened(former: FormerIdentity, number: int, key: bytes, content: bytes) -> bytes:
     bound = info("estate", former.run, former.private.public_bytes)
     secret = SecretKey(former.private.open(key, bound))
     (opened,) = Channels([secret]).open(_context(former.run, number), [0], [content])

@@ -23,9 +23,9 @@ from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.client.standing import (
     FORMAT,
     Belongings,
-    Former,
+    ClientSnapshot,
+    FormerIdentity,
     Nodes,
-    Snapshot,
     item_tables,
     node_rows,
     node_tables,
@@ -72,7 +72,7 @@ class Party(Steps):
             raise MalformedMessageError(f"{len(heirs)} heirs, expected {fewest} different ones")
         items = self._item_rows()
         reply = m.Estate() if self._owner is None else estate_of(items, number, self.run, heirs)
-        snapshot = Snapshot(
+        snapshot = ClientSnapshot(
             format=FORMAT,
             standing=msgspec.structs.replace(
                 self._standing,
@@ -95,7 +95,7 @@ class Party(Steps):
     def resumed(cls, device: Device, number: int) -> Party:
         """From a checkpoint of its own."""
         content, what = device.checkpoints.read(number), f"checkpoint {number}"
-        snapshot = unpacked(content, Snapshot, what, version=FORMAT)
+        snapshot = unpacked(content, ClientSnapshot, what, version=FORMAT)
         standing, config = snapshot.standing, device.about.config
         sizes, owned = Sizes.of(config), len(standing.numbers("owned"))
         user = read_rows(snapshot.user, user_tables(config), sizes, 1)
@@ -114,8 +114,8 @@ class Party(Steps):
         """What goes with this client into the next term; the loss is counted anew there, since who
         left has taken its part along."""
         return Belongings(
-            Former(self.run, self._keys.private), self._seed, self._user.tables, self.owned_items(),
-            {} if self._owner is None else self._owner.tables, self._shared,
+            FormerIdentity(self.run, self._keys.private), self._seed, self._user.tables,
+            self.owned_items(), {} if self._owner is None else self._owner.tables, self._shared,
         )  # fmt: skip
 
     def hand_on(self, message: m.Ask, header: Header) -> tuple[m.Message, Self]:

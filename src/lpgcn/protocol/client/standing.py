@@ -97,7 +97,7 @@ def _read(field: bytes) -> Int64:
 
 
 @dataclass(frozen=True)
-class Former:
+class FormerIdentity:
     """Who a client was in the term before: copies of items were sealed to that key."""
 
     run: bytes
@@ -108,7 +108,7 @@ class Former:
 class Belongings:
     """Of a member of an earlier term; `items` are the ids of those that it owned."""
 
-    former: Former
+    former: FormerIdentity
     seed: int
     user: dict[str, Adam]
     items: Int64
@@ -116,7 +116,7 @@ class Belongings:
     shared: SharedWeights
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClientSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A client's checkpoint, as it lies in its own folder."""
 
     format: int

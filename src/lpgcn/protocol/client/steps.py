@@ -31,7 +31,7 @@ from lpgcn.protocol.client.samples import SampledLoss
 from lpgcn.protocol.client.sealing import Keys
 from lpgcn.protocol.client.shared import SharedWeights
 from lpgcn.protocol.client.standing import (
-    Former,
+    FormerIdentity,
     Standing,
 )
 from lpgcn.protocol.client.user import Listing, User
@@ -57,7 +57,7 @@ class Steps:
         device: Device,
         standing: Standing,
         *,
-        former: Former | None = None,
+        former: FormerIdentity | None = None,
         user: dict[str, Adam] | None = None,
         items: dict[str, Adam] | None = None,
         shared: SharedWeights | None = None,

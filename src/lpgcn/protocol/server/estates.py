@@ -16,7 +16,7 @@ from lpgcn.protocol.ledger import Ledger
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.script import Script, inner_offsets
 from lpgcn.protocol.server.topology import Topology
-from lpgcn.protocol.wire.fields import Packed, Round, Rows, Stored, Stores
+from lpgcn.protocol.wire.fields import Packed, Round, Stored, Stores, TableRows
 from lpgcn.protocol.wire.reading import NUMBER_BYTES
 from lpgcn.protocol.wire.sizes import HEIRS, SEALED_KEY_BYTES
 from lpgcn.ragged import Ragged
@@ -42,7 +42,7 @@ def draw_heirs(topology: Topology) -> Ragged:
 
 
 @dataclass(frozen=True, eq=False)
-class Former:
+class FormerTerm:
     """A term that is over, as its last checkpoint has it."""
 
     term: int
@@ -81,7 +81,9 @@ class Former:
 class Inheritance:
     """Who gets what from whom, between two terms."""
 
-    def __init__(self, former: Former, members: Int64, topology: Topology, script: Script) -> None:
+    def __init__(
+        self, former: FormerTerm, members: Int64, topology: Topology, script: Script
+    ) -> None:
         self._former, self._topology, self._script = former, topology, script
         old, new = former.topology.owner, topology.owner
         moved = np.flatnonzero(former.members[old] != members[new])
@@ -124,11 +126,11 @@ class Inheritance:
             np.unique(self._heir),
             {
                 "number": Stored("number", NUMBER_BYTES),
-                "keys": Rows(
+                "keys": TableRows(
                     "former keys", len(former.keys),
                     Ragged(opened.offsets, self._key[opened.values]), SEALED_KEY_BYTES,
                 ),
-                "estates": Rows(
+                "estates": TableRows(
                     "former estates", len(owned), estates, script.estate_sizes(owned)
                 ),
                 "counts": Packed(Ragged(opened.offsets, owned[estates.values])),
@@ -142,13 +144,13 @@ class Inheritance:
                     )
                 ),
             },
-            {"packages": Rows("packages", count, by_heir, sizes)},
+            {"packages": TableRows("packages", count, by_heir, sizes)},
         )  # fmt: skip
         endow = Round(
             Phase.ENDOW,
             np.unique(self._receiver),
             {
-                "packages": Rows("packages", count, gets, sizes),
+                "packages": TableRows("packages", count, gets, sizes),
                 "counts": Packed(Ragged(gets.offsets, self._bundle.lengths[gets.values])),
                 "rows": Packed(
                     Ragged(arrives.offsets[gets.offsets], topology.owned_row[arrives.values])

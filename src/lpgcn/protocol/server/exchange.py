@@ -15,7 +15,7 @@ from lpgcn.array_types import Bits
 from lpgcn.protocol.fan import FANS
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Fields, Flag, Present, Rows, Selection
+from lpgcn.protocol.wire.fields import Fields, Flag, Present, Selection, TableRows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 
@@ -35,7 +35,7 @@ class ExchangeRows:
         return {
             "pushes": self._push_rows(arriving),
             "pushes_present": Present(arriving),
-            "users": Rows("users", topology.n_clients, senders, self._sizes.row(kind)),
+            "users": TableRows("users", topology.n_clients, senders, self._sizes.row(kind)),
             "users_present": Present(senders),
         }
 
@@ -48,12 +48,12 @@ class ExchangeRows:
         """What they push then."""
         own, n = Selection(self._own, users), self._topology.n_clients
         return {
-            "user": Rows("users", n, own, self._sizes.row(kind)),
+            "user": TableRows("users", n, own, self._sizes.row(kind)),
             "pushes": self._push_rows(Selection(self._pushed, pushes[self._pushed.values])),
         }
 
-    def _push_rows(self, ids: Selection) -> Rows:
-        return Rows("pushes", len(self._pushed.values), ids, self._sizes.row(Kind.PUSH))
+    def _push_rows(self, ids: Selection) -> TableRows:
+        return TableRows("pushes", len(self._pushed.values), ids, self._sizes.row(Kind.PUSH))
 
     @cached_property
     def whole_wanted(self) -> Fields:

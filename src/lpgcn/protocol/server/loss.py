@@ -13,7 +13,7 @@ from functools import cached_property
 from lpgcn.array_types import Bits, Int64
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Fields, Rows
+from lpgcn.protocol.wire.fields import Fields, TableRows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 
@@ -59,7 +59,7 @@ class LossRounds(ABC):
     def gradients(self) -> Fields:
         n, width = self._topology.n_clients, self._sizes.row(Kind.USER_FINAL)
         return {
-            "user": Rows("final users", n, Ragged.identity(n), width),
+            "user": TableRows("final users", n, Ragged.identity(n), width),
             "scalars": self._sealed(Kind.SCALARS, self._pairs_of_client),
         }
 
@@ -68,16 +68,16 @@ class LossRounds(ABC):
         n, pairs = self._topology.n_clients, self._pairs_of_owner
         senders = Ragged(pairs.offsets, self._topology.pair_client[pairs.values])
         return {
-            "users": Rows("final users", n, senders, self._sizes.row(Kind.USER_FINAL)),
+            "users": TableRows("final users", n, senders, self._sizes.row(Kind.USER_FINAL)),
             "scalars": self._sealed(Kind.SCALARS, pairs),
         }
 
-    def _sealed(self, kind: Kind, ids: Ragged) -> Rows:
+    def _sealed(self, kind: Kind, ids: Ragged) -> TableRows:
         """Messages between the two ends of pairs, each with its slots."""
         if kind not in self._sealed_sizes:
             a_slot, besides = self._sizes.slots(kind)
             self._sealed_sizes[kind] = a_slot * self._slots + besides
-        return Rows(kind.name, self._topology.n_pairs, ids, self._sealed_sizes[kind])
+        return TableRows(kind.name, self._topology.n_pairs, ids, self._sealed_sizes[kind])
 
     @cached_property
     def _pairs_of_client(self) -> Ragged:

@@ -13,7 +13,7 @@ from lpgcn.model.batches import PooledBatch
 from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection, Summed, Totals
+from lpgcn.protocol.wire.fields import Fields, Packed, Present, Selection, Summed, TableRows, Totals
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged, flags
 
@@ -43,7 +43,7 @@ class PoolRounds(LossRounds):
         return {
             **super().samples,
             "negative_places": Packed(places),
-            "negative_rows": Rows("finals", self._topology.n_items, places, width),
+            "negative_rows": TableRows("finals", self._topology.n_items, places, width),
         }
 
     @property

@@ -15,7 +15,7 @@ from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Fields, Packed, Present, Rows, Selection
+from lpgcn.protocol.wire.fields import Fields, Packed, Present, Selection, TableRows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 
@@ -80,9 +80,9 @@ class SampleRounds(LossRounds):
             **super().samples,
             "negatives": Packed(Ragged(self._samples.offsets, number[self._samples.values])),
             "negative_places": Packed(places),
-            "negative_rows": Rows("finals", self._topology.n_items, places, width),
+            "negative_rows": TableRows("finals", self._topology.n_items, places, width),
             "contacts": Packed(Ragged(self._of_client.offsets, self._meeting.at_client)),
-            "new_contacts": Rows("directory", n, owners, entry_bytes(n)),
+            "new_contacts": TableRows("directory", n, owners, entry_bytes(n)),
         }
 
     @property
@@ -110,9 +110,9 @@ class SampleRounds(LossRounds):
             ),
         }
 
-    def _negatives(self, ids: Ragged) -> Rows:
+    def _negatives(self, ids: Ragged) -> TableRows:
         count, width = len(self._negative_client), self._sizes.row(Kind.NEGATIVE)
-        return Rows("negatives", count, ids, width)
+        return TableRows("negatives", count, ids, width)
 
     def _introductions(self, parties: Int64, handles: Int64) -> Ragged:
         """The first meetings of each party, in the order of the handles that it is given; none
@@ -122,6 +122,6 @@ class SampleRounds(LossRounds):
         order = np.lexsort((handles, parties))
         return Ragged.from_rows(parties[order], order, self._topology.n_clients)
 
-    def _introduced(self, ids: Ragged) -> Rows:
+    def _introduced(self, ids: Ragged) -> TableRows:
         count = len(self._meeting.new_client)
-        return Rows("introductions", count, ids, self._sizes.introduction)
+        return TableRows("introductions", count, ids, self._sizes.introduction)

@@ -17,7 +17,7 @@ from lpgcn.array_types import Bits, Int64
 from lpgcn.config import Config
 from lpgcn.crypto import KEY_BYTES, ROOT_BYTES, TAG_BYTES, TOKEN_BYTES, entry_bytes
 from lpgcn.model.backbones import backbone_of
-from lpgcn.model.batches import Draw, PooledBatch, groups
+from lpgcn.model.batches import AnyBatch, PooledBatch, groups
 from lpgcn.protocol.phases import PHASES, Asked, Phase, PhaseOrder
 from lpgcn.protocol.server.contacts import Contacts
 from lpgcn.protocol.server.exchange import ExchangeRows
@@ -32,10 +32,10 @@ from lpgcn.protocol.wire.fields import (
     Packed,
     Present,
     Round,
-    Rows,
     Selection,
     Stored,
     Summed,
+    TableRows,
 )
 from lpgcn.protocol.wire.reading import MASKED_BYTES, NUMBER_BYTES, RATE
 from lpgcn.protocol.wire.sizes import (
@@ -69,18 +69,18 @@ def opening(n_clients: int, n_items: int, key_client: int, listed: Int64 | None)
             Phase.KEYS,
             everybody,
             {"term": Stored("term", NUMBER_BYTES), "members": Stored("members", NUMBER_BYTES)},
-            {"key": Rows("publics", n_clients, own, KEY_BYTES)},
+            {"key": TableRows("publics", n_clients, own, KEY_BYTES)},
         ),
         Round(
             Phase.SHARE_KEY,
             alone,
-            {"keys": Rows("publics", n_clients, all_to_one, KEY_BYTES)},
-            {"sealed": Rows("sealed keys", n_clients, all_to_one, sealed)},
+            {"keys": TableRows("publics", n_clients, all_to_one, KEY_BYTES)},
+            {"sealed": TableRows("sealed keys", n_clients, all_to_one, sealed)},
         ),
         Round(
             Phase.LIST,
             everybody,
-            {"sealed": Rows("sealed keys", n_clients, own, sealed)},
+            {"sealed": TableRows("sealed keys", n_clients, own, sealed)},
             {"tokens": Listed("lists", listed, TOKEN_BYTES)},
         ),
         Round(Phase.CATALOGUE, alone, {}, {"tokens": Listed("catalogue", catalogue, TOKEN_BYTES)}),
@@ -149,8 +149,8 @@ class Script:
             "offsets": Packed(inner_offsets(by_client, asked)),
             "positions": Packed(Ragged(asked.offsets[by_client.offsets], positions.values)),
         }
-        up: Fields = {"answers": Rows("answers", topology.n_pairs, by_client, answers)}
-        down: Fields = {"answers": Rows("answers", topology.n_pairs, by_owner, answers)}
+        up: Fields = {"answers": TableRows("answers", topology.n_pairs, by_client, answers)}
+        down: Fields = {"answers": TableRows("answers", topology.n_pairs, by_owner, answers)}
         return [
             self._round(Phase.PLAN, placement, {}),
             self._round(Phase.VERIFY, questions, up),
@@ -164,10 +164,10 @@ class Script:
         group = groups(self._config, n, term)[circle]
         return mask_peers(n, [circle[group == one] for one in range(int(group.max()) + 1)])
 
-    def entries(self, ids: Ragged) -> Rows:
+    def entries(self, ids: Ragged) -> TableRows:
         """Entries of the directory of public keys."""
         n = self._topology.n_clients
-        return Rows("directory", n, ids, entry_bytes(n))
+        return TableRows("directory", n, ids, entry_bytes(n))
 
     def joining(self, key_client: int, joined: Int64) -> list[Round]:
         """HAND_ON and TAKE_OVER: a copy of the dense weights for those who join."""
@@ -175,7 +175,7 @@ class Script:
             return []
         topology, size = self._topology, self._sizes.copy + TAG_BYTES
         alone = self._own.where(np.arange(topology.n_clients) == key_client)
-        copy = Rows("copy", topology.n_clients, alone, size)
+        copy = TableRows("copy", topology.n_clients, alone, size)
         return [
             Round(Phase.HAND_ON, np.array([key_client]), {}, {"content": copy}),
             Round(Phase.TAKE_OVER, joined, {"content": Stored("copy", size)}, {}),
@@ -205,21 +205,21 @@ class Script:
             Phase.CHECKPOINT,
             {"number": Stored("number", NUMBER_BYTES), "heirs": self.entries(heirs)},
             {
-                "content": Rows(
+                "content": TableRows(
                     "estates", topology.n_clients, own, self.estate_sizes(topology.owned.lengths)
                 ),
-                "keys": Rows("estate keys", len(heirs.values), keys, SEALED_KEY_BYTES),
+                "keys": TableRows("estate keys", len(heirs.values), keys, SEALED_KEY_BYTES),
             },
         )
 
     # A pass.
 
-    def _loss(self, batch: Draw) -> LossRounds:
+    def _loss(self, batch: AnyBatch) -> LossRounds:
         if isinstance(batch, PooledBatch):
             return PoolRounds(self._topology, self._sizes, batch)
         return SampleRounds(self._topology, self._sizes, batch, self.contacts)
 
-    def step(self, batch: Draw) -> Iterator[Round]:
+    def step(self, batch: AnyBatch) -> Iterator[Round]:
         """forward → loss → backward → update, as Algorithm 7."""
         loss = self._loss(batch)
         scope = loss.scope
@@ -245,7 +245,7 @@ class Script:
         return Round(phase, self._everybody, {}, self._masked(1))
 
     def _masked(self, count: int) -> Fields:
-        return {"masked": Rows("masked", self._topology.n_clients, self._own, 8 * count)}
+        return {"masked": TableRows("masked", self._topology.n_clients, self._own, 8 * count)}
 
     def _forward(self, scope: Scope, loss: LossRounds | None) -> Iterator[Round]:
         """Algorithm 4: [half exchange], L exchanges, then the final vectors that are needed."""
@@ -265,7 +265,7 @@ class Script:
             Phase.FINAL,
             {**arrivals, "wanted": Present(finals), **(loss.wishing if loss else {})},
             {
-                "items": Rows("finals", topology.n_items, finals, width),
+                "items": TableRows("finals", topology.n_items, finals, width),
                 **(loss.granted if loss else {}),
             },
             scope=scope,

@@ -25,9 +25,9 @@ from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.caller import Caller, Line, Transport, Watch
-from lpgcn.protocol.server.estates import Former, draw_heirs
+from lpgcn.protocol.server.estates import FormerTerm, draw_heirs
 from lpgcn.protocol.server.script import Script, resuming
-from lpgcn.protocol.server.term import Planner, Term, begin_term, key_client
+from lpgcn.protocol.server.term import CurrentTerm, Planner, begin_term, key_client
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.protocol.wire.reading import RATE, pack_numbers
@@ -39,7 +39,7 @@ RANK_PHASES: Final = {"valid": Phase.RANK_VALID, "test": Phase.RANK_TEST}
 FORMAT: Final = 1
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The server's checkpoint: all that it knows, and it knows no item, vector or secret key."""
 
     format: int
@@ -67,7 +67,12 @@ class Server:
     """Coordinates one run. It is made by `begin`, or by `restored` from a checkpoint."""
 
     def __init__(
-        self, config: Config, caller: Caller, term: Term, script: Script, interactions: int = 0
+        self,
+        config: Config,
+        caller: Caller,
+        term: CurrentTerm,
+        script: Script,
+        interactions: int = 0,
     ) -> None:
         """The number of interactions is asked for if it is not known."""
         self._config, self._caller, self._script, self.term = config, caller, script, term
@@ -98,11 +103,11 @@ class Server:
         server.steps = self._steps_before
         return server
 
-    def _former(self) -> Former:
+    def _former(self) -> FormerTerm:
         stores = self._caller.stores
         if not self._checkpoint:
             raise UnexpectedMessageError("members can change from a checkpoint on; there is none")
-        return Former(
+        return FormerTerm(
             self.term.number, self._caller.run, self.term.members, self.topology, self._heirs,
             self._checkpoint, stores["estates"], stores["estate keys"], self.ledger,
         )  # fmt: skip
@@ -183,7 +188,7 @@ class Server:
     def _snapshot(self) -> bytes:
         term, topology, stores = self.term, self.topology, self._caller.stores
         contacts = {name: _pack(values) for name, values in self._script.contacts.arrays().items()}
-        snapshot = Snapshot(
+        snapshot = ServerSnapshot(
             format=FORMAT,
             number=self._checkpoint,
             term=term.number,
@@ -208,11 +213,11 @@ class Server:
     @classmethod
     def restored(cls, content: bytes, config: Config, line: Line) -> Server:
         """From the server's own checkpoint; `resume` then takes everybody back to theirs."""
-        saved = unpacked(content, Snapshot, "the server's checkpoint", version=FORMAT)
+        saved = unpacked(content, ServerSnapshot, "the server's checkpoint", version=FORMAT)
         listed = Ragged(_unpack(saved.listed_offsets), _unpack(saved.listed))
         plan = Plan(_unpack(saved.owner), saved.planner)
         topology = Topology(listed, plan.owner, saved.seed)
-        term = Term(saved.term, _unpack(saved.members), plan, topology, saved.publics)
+        term = CurrentTerm(saved.term, _unpack(saved.members), plan, topology, saved.publics)
         caller = Caller(config, term.members, topology.n_items, line, saved.run)
         caller.ledger = Ledger(topology.is_owner, saved.traffic)
         script = Script(topology, config)

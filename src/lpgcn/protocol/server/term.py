@@ -18,7 +18,7 @@ from lpgcn.crypto import Directory
 from lpgcn.plan import Plan, TokenGraph
 from lpgcn.protocol.errors import MalformedMessageError
 from lpgcn.protocol.server.caller import Caller, Line
-from lpgcn.protocol.server.estates import Former, Inheritance
+from lpgcn.protocol.server.estates import FormerTerm, Inheritance
 from lpgcn.protocol.server.script import Script, opening, resuming
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Stores
@@ -30,7 +30,7 @@ Planner = Callable[[TokenGraph], Plan]
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class CurrentTerm:
     """What does not change until the next one."""
 
     number: int
@@ -55,8 +55,8 @@ def begin_term(
     planner: Planner,
     line: Line,
     stretch: int,
-    former: Former | None = None,
-) -> tuple[Caller, Term, Script]:
+    former: FormerTerm | None = None,
+) -> tuple[Caller, CurrentTerm, Script]:
     """keys → tokens → plan → verification (Algorithms 2, 3 and 8), in a stretch of its own."""
     if former is not None:
         former.openers(members)
@@ -78,7 +78,7 @@ def begin_term(
     plan = planner(TokenGraph.from_pairs(listed.rows, listed.values, n_clients=n, n_tokens=n_items))
     # Handles, mask peers and heirs are the server's secret, and different in every term.
     topology = Topology(listed, plan.owner, secrets.randbits(63))
-    term = Term(number, members, plan, topology, caller.stores["publics"])
+    term = CurrentTerm(number, members, plan, topology, caller.stores["publics"])
     caller.stores |= term.directory
     caller.take_ledger(topology.is_owner, caller.ledger)
     script = Script(topology, config)
@@ -95,7 +95,7 @@ def begin_term(
 
 def _resumed(
     config: Config, members: Int64, n_items: int, line: Line, stretch: int,
-    former: Former | None,
+    former: FormerTerm | None,
 ) -> Caller:  # fmt: skip
     """Who was there goes back to the last checkpoint, who joins begins."""
     caller = Caller(config, members, n_items, line, None if former is None else former.run)

@@ -67,7 +67,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Rows(Field):
+class TableRows(Field):
     """Rows `ids[client]` of a table in store, all of one size or each of its own."""
 
     store: str

@@ -18,7 +18,7 @@ from lpgcn.data.splitting import only
 from lpgcn.evaluation import Evaluation, Vectors, evaluate
 from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.backbones import BUILDING, Linear, NodeKind, backbone_of
-from lpgcn.model.batches import Draw
+from lpgcn.model.batches import AnyBatch
 from lpgcn.model.dense import nodes_of
 from lpgcn.model.features import Features
 from lpgcn.model.folding import folding
@@ -191,7 +191,7 @@ class Centralized:
             users, items = exchanged(users, items)
         return users, items
 
-    def _loss(self, batch: Draw) -> tuple[Backward, Backward]:
+    def _loss(self, batch: AnyBatch) -> tuple[Backward, Backward]:
         """Algorithm 9: the loss, and the gradients that backward propagation starts from."""
         users, items = self._propagate()
         found = at_nodes(batch, self.sampler, users, items, self._config)
@@ -229,7 +229,7 @@ class Centralized:
         if batch.size:
             self._train(batch, learning_rate)
 
-    def _train(self, batch: Draw, learning_rate: float) -> None:
+    def _train(self, batch: AnyBatch, learning_rate: float) -> None:
         """forward → loss → backward → update, as Algorithm 7."""
         users, items = self._loss(batch)
         for name, gradient in self._backward(users, items, batch.size).items():

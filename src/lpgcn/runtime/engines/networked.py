@@ -29,7 +29,7 @@ from lpgcn.terms import LEAST_MEMBERS
 OnMissing = Literal["wait", "leave"]
 
 
-class Exchange(Transport, Protocol):
+class Network(Transport, Protocol):
     """The network, as far as the engine knows it: see `hosts.nats.switchboard`."""
 
     patience: float
@@ -75,7 +75,7 @@ class Networked(Federation):
         clients: int,
         n_items: int,
         planner: Planner,
-        exchange: Exchange,
+        exchange: Network,
         checkpoints: Checkpoints,
         *,
         on_missing: OnMissing = "wait",

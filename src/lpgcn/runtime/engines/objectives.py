@@ -9,7 +9,7 @@ import numpy as np
 from lpgcn import fixed_point
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
-from lpgcn.model.batches import Batch, Draw, PooledBatch, pool_sizes, weighted
+from lpgcn.model.batches import AnyBatch, Batch, PooledBatch, pool_sizes, weighted
 from lpgcn.model.grid import Grid
 from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.model.losses.bpr import Pairs, pair_gradients
@@ -48,7 +48,7 @@ class Turning:
 
 
 def at_nodes(
-    batch: Draw, sampler: Sampler, users: Forward, items: Forward, config: Config
+    batch: AnyBatch, sampler: Sampler, users: Forward, items: Forward, config: Config
 ) -> Turning:
     """After propagation, but for its last exchange."""
     if isinstance(batch, Batch):

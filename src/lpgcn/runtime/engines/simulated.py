@@ -11,7 +11,7 @@ from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Evaluation
-from lpgcn.model.batches import Draw
+from lpgcn.model.batches import AnyBatch
 from lpgcn.plan import TokenGraph
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger, Traffic
@@ -55,7 +55,7 @@ class Simulated(Centralized):
         example = self.sampler.batches.draw(0, 0)
         return summarise(self._config, self.plan, self.topology, self.ledger, self._steps, example)
 
-    def _train(self, batch: Draw, learning_rate: float) -> None:
+    def _train(self, batch: AnyBatch, learning_rate: float) -> None:
         super()._train(batch, learning_rate)
         self._accounting.step(batch)
         self._steps += 1

@@ -34,12 +34,12 @@ from lpgcn.protocol.wire import encoding
 from lpgcn.runtime.crowd import warn_of_few
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler
 from lpgcn.runtime.hosts.nats.frames import Offer, Welcome
-from lpgcn.runtime.runs.catalogue import About
+from lpgcn.runtime.runs.catalogue import Prospectus
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 from lpgcn.runtime.runs.passengers import (
     CarryingError,
+    ClientSeeds,
     Passenger,
-    Seeds,
     check_features,
     profile_of,
 )
@@ -94,7 +94,7 @@ class Vehicle:
         """The items' vectors of the prediction that each client has in its folder."""
         self._accepted: set[int] = set()
         """Clients that have answered since they were let in."""
-        self.about: About | None = None
+        self.about: Prospectus | None = None
 
     @property
     def offers(self) -> list[Offer]:
@@ -105,7 +105,7 @@ class Vehicle:
 
     def admit(self, welcome: Welcome) -> dict[int, Handler]:
         try:
-            about = msgspec.msgpack.decode(welcome.about, type=About)
+            about = msgspec.msgpack.decode(welcome.about, type=Prospectus)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
         how = self._participation
@@ -128,18 +128,18 @@ class Vehicle:
         self._accepted.clear()
         return {number: partial(self._handle, number) for number in self.clients}
 
-    def _profile(self, one: Passenger, index: int, about: About) -> Profile:
+    def _profile(self, one: Passenger, index: int, about: Prospectus) -> Profile:
         ids, kept = about.catalogue.item_ids, self._participation.kept
         profile = profile_of(one, index, about, ids, self._seeds(one))
         return profile if kept is None else kept.remembered(one.user, profile, ids)
 
-    def _seeds(self, one: Passenger) -> Seeds:
+    def _seeds(self, one: Passenger) -> ClientSeeds:
         owner = f"user {one.user} of {self._name}"
         if one.seed is not None:
-            return Seeds(shared=one.seed, private=one.seed, owner=owner)
-        return Seeds.kept_in(one.folder, owner)
+            return ClientSeeds(shared=one.seed, private=one.seed, owner=owner)
+        return ClientSeeds.kept_in(one.folder, owner)
 
-    def _public_features(self, about: About) -> bytes:
+    def _public_features(self, about: Prospectus) -> bytes:
         rows, width = self._participation.item_features, about.config.item_feature_dim
         check_features("item", 0 if rows is None else rows.values.shape[1], width)
         return b"" if rows is None else packed(rows.of(about.catalogue.item_ids, "items"))
@@ -203,7 +203,9 @@ class Vehicle:
         return {client.party.fingerprint for client in self.clients.values() if client.verified}
 
 
-def _model(one: Passenger, about: About, user: Floats, items: Floats, seen: Int64) -> Recommender:
+def _model(
+    one: Passenger, about: Prospectus, user: Floats, items: Floats, seen: Int64
+) -> Recommender:
     ids = about.catalogue.item_ids
     card = ModelCard(
         format=FORMAT,

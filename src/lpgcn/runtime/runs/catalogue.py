@@ -24,14 +24,14 @@ class CatalogueError(LpgcnError):
     """A catalogue that cannot be used."""
 
 
-class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+class PublicCatalogue(msgspec.Struct, frozen=True, kw_only=True):
     """Ids as they are called outside, ascending; the counts beside them, or none."""
 
     ids: tuple[int | str, ...]
     popularity: tuple[float, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> Catalogue:
+    def read(cls, path: Path) -> PublicCatalogue:
         """A text file with an id on each line, and a tab and a count behind it if there are any."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -56,7 +56,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return cls(ids=tuple(ids), popularity=tuple(counts[at] for at in sorted(counts)))
 
     @classmethod
-    def of(cls, train: Interactions, ids: Ids) -> Catalogue:
+    def of(cls, train: Interactions, ids: Ids) -> PublicCatalogue:
         """Of a data set, for experiments: its own counts stand for public ones."""
         return cls(ids=tuple(ids), popularity=tuple(train.item_degrees.astype(float).tolist()))
 
@@ -78,7 +78,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return sha256(self.item_ids.encoded()).hexdigest()
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class Prospectus(msgspec.Struct, frozen=True, kw_only=True):
     """What a client is told when it is let in: all that is public."""
 
     federation: str
@@ -86,4 +86,4 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """With seed 0: the seed of the batches is the server's."""
     clients: int
     """At the beginning."""
-    catalogue: Catalogue
+    catalogue: PublicCatalogue

@@ -22,7 +22,7 @@ from lpgcn.evaluation import Vectors
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker, ending_with_parent, free_port
 from lpgcn.runtime.hosts.nats.credentials import Credentials
-from lpgcn.runtime.runs.catalogue import Catalogue
+from lpgcn.runtime.runs.catalogue import PublicCatalogue
 from lpgcn.runtime.runs.run_folder import Summary
 from lpgcn.runtime.runs.saved_model import Recommender
 from lpgcn.runtime.runs.serving import Serving, ServingObserver, serve
@@ -62,7 +62,7 @@ class LocalNetwork:
         made = FederationFolder.create(path, name=self._split.name, port=free_port())
         for credentials in made.enrol_all(self.names):
             credentials.save(self.credentials(credentials.name))
-        Catalogue.of(self._split.train, self._split.item_ids).write(self.catalogue)
+        PublicCatalogue.of(self._split.train, self._split.item_ids).write(self.catalogue)
         return made
 
     def credentials(self, name: str) -> Path:
@@ -120,7 +120,7 @@ class LocalNetwork:
         """All of it, to the end."""
         with self.processes(config) as hosts:
             summary = serve(
-                self._split.name, config, Catalogue.read(self.catalogue), self.options(),
+                self._split.name, config, PublicCatalogue.read(self.catalogue), self.options(),
                 self.server, serving, observer,
             )  # fmt: skip
             for name, host in zip(self.names, hosts, strict=True):

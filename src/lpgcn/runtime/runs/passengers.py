@@ -17,14 +17,14 @@ from lpgcn.files import write_atomically
 from lpgcn.model.features import count_of, packed
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.wire.reading import pack_numbers
-from lpgcn.runtime.runs.catalogue import About
+from lpgcn.runtime.runs.catalogue import Prospectus
 
 
 class CarryingError(LpgcnError):
     """Data that do not go with the federation."""
 
 
-class Seeds(msgspec.Struct, frozen=True, kw_only=True):
+class ClientSeeds(msgspec.Struct, frozen=True, kw_only=True):
     """`seeds.json`: drawn once; whoever knows them can repeat this client's draws."""
 
     shared: int
@@ -34,10 +34,10 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
     """Whose folder this is: another one would go on from its checkpoints, with its keys."""
 
     def __repr__(self) -> str:
-        return "Seeds(hidden)"
+        return "ClientSeeds(hidden)"
 
     @classmethod
-    def kept_in(cls, folder: Path, owner: str) -> Seeds:
+    def kept_in(cls, folder: Path, owner: str) -> ClientSeeds:
         """Those of the folder; new ones, at random, if it has none."""
         path = folder / "seeds.json"
         if not path.exists():
@@ -91,7 +91,9 @@ def passengers(
     ]
 
 
-def profile_of(one: Passenger, index: int, about: About, ids: Ids, seeds: Seeds) -> Profile:
+def profile_of(
+    one: Passenger, index: int, about: Prospectus, ids: Ids, seeds: ClientSeeds
+) -> Profile:
     shares = about.catalogue.shares if about.config.virtual_draw == "popularity" else None
     parts = {name: _indices(items, ids) for name, items in one.parts.items()}
     if not len(parts["train"]):

@@ -22,7 +22,7 @@ from lpgcn.runtime.hosts.nats.enrolment import ENROL, EnrolmentDesk
 from lpgcn.runtime.hosts.nats.switchboard import Events, Roster, Switchboard
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import plan_options
-from lpgcn.runtime.runs.catalogue import About, Catalogue
+from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
@@ -94,7 +94,7 @@ def secret_seed(folder: Path) -> int:
 def serve(
     federation: str,
     config: Config,
-    catalogue: Catalogue,
+    catalogue: PublicCatalogue,
     options: dict[str, Any],
     folder: Path,
     serving: Serving,
@@ -166,14 +166,14 @@ def _tell_the_end(
 def open_board(
     federation: str,
     config: Config,
-    catalogue: Catalogue,
+    catalogue: PublicCatalogue,
     options: dict[str, Any],
     folder: Path,
     serving: Serving,
     events: Events | None = None,
 ) -> Switchboard:
     """The server's end of the network; who is let in is told what is public."""
-    about = About(
+    about = Prospectus(
         federation=federation,
         config=config.changed(seed=0),
         clients=serving.clients,

@@ -32,8 +32,8 @@ from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.credentials import Credentials
-from lpgcn.runtime.runs.catalogue import Catalogue
-from lpgcn.runtime.runs.passengers import Seeds
+from lpgcn.runtime.runs.catalogue import PublicCatalogue
+from lpgcn.runtime.runs.passengers import ClientSeeds
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import Term, read_terms
 
@@ -303,7 +303,7 @@ class Field:
         for one in self.federation.enrol_all(names):
             one.save(self._credentials(one.name))
         split = data.source.open()
-        Catalogue.of(split.train, split.item_ids).write(folder / "catalogue.txt")
+        PublicCatalogue.of(split.train, split.item_ids).write(folder / "catalogue.txt")
         self.broker = Broker(
             self.federation.config, log=folder / "broker.log", port=self.federation.about.place.port
         )
@@ -323,10 +323,11 @@ class Field:
 
     def _everything(self) -> dict[str, Any]:
         """The account's own key signs for a user without limits: the test owns the federation."""
-        account = jwt.Key(
-            (self.federation.path / "keys" / "account.seed").read_text().strip(), jwt.Kind.ACCOUNT
+        account = jwt.Nkey(
+            (self.federation.path / "keys" / "account.seed").read_text().strip(),
+            jwt.NkeyKind.ACCOUNT,
         )
-        user = jwt.Key.generate(jwt.Kind.USER)
+        user = jwt.Nkey.generate(jwt.NkeyKind.USER)
         rights = {"type": "user", "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1}
         token = jwt._signed("spy", user.public, account, rights)
         server = Credentials.load(self.federation.server_credentials)
@@ -357,7 +358,7 @@ class Field:
         if self.seed is not None:
             folder.mkdir(parents=True)
             owner = f"user {self.data.users[user]} of {name}"
-            seeds = Seeds(shared=self.seed, private=self.seed, owner=owner)
+            seeds = ClientSeeds(shared=self.seed, private=self.seed, owner=owner)
             (folder / "seeds.json").write_bytes(msgspec.json.encode(seeds))
         self._add(
             name, "join", *self.data.alone(user), "--credentials", self._credentials(name),

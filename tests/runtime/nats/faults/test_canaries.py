@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from lpgcn.checkpoints import InFolder
-from lpgcn.protocol.client.standing import Snapshot
-from lpgcn.runtime.runs.passengers import Seeds
+from lpgcn.protocol.client.standing import ClientSnapshot
+from lpgcn.runtime.runs.passengers import ClientSeeds
 from lpgcn.runtime.runs.saved_model import Recommender
 
 WINDOW = 16
@@ -28,7 +28,7 @@ def secrets_of(folder: Path) -> dict[str, set[bytes]]:
     found: dict[str, set[bytes]] = {"keys": set(), "vectors": set(), "seeds": set()}
     saved = InFolder(folder)
     for number in saved.numbers():
-        snapshot = msgspec.msgpack.decode(saved.read(number), type=Snapshot)
+        snapshot = msgspec.msgpack.decode(saved.read(number), type=ClientSnapshot)
         standing = snapshot.standing
         for key in (standing.private, standing.shared, standing.sender_key):
             found["keys"] |= windows(key)
@@ -39,7 +39,7 @@ def secrets_of(folder: Path) -> dict[str, set[bytes]]:
     model = Recommender.load(folder).vectors
     for rows in (model.users, model.items):
         found["vectors"] |= windows(np.ascontiguousarray(rows).tobytes())
-    seeds = msgspec.json.decode((folder / "seeds.json").read_bytes(), type=Seeds)
+    seeds = msgspec.json.decode((folder / "seeds.json").read_bytes(), type=ClientSeeds)
     for seed in (seeds.shared, seeds.private):
         found["seeds"] |= {str(seed).encode(), b"%x" % seed}
         found["seeds"] |= {seed.to_bytes(8, "big"), seed.to_bytes(8, "little")}

@@ -26,7 +26,7 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class Session:
     """A carrier's session as the server knows it."""
 
     name: str
@@ -45,8 +45,8 @@ class Attendance:
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self.lines: dict[str, Line] = {}
-        self._places: dict[int, tuple[Line, int]] = {}
+        self.lines: dict[str, Session] = {}
+        self._places: dict[int, tuple[Session, int]] = {}
         self._watched: Set[int] = frozenset()
         self._asked: Set[int] = frozenset()
         self._restarted, self._gone = set[int](), set[int]()
@@ -59,17 +59,17 @@ class Attendance:
     def reconnect(self) -> None:
         self._online = time.monotonic()
 
-    def silence(self, line: Line, now: float) -> float:
+    def silence(self, line: Session, now: float) -> float:
         """For how long nothing was heard, as far as we could have heard it. A call asks without the
         lock, so that the connection may be lost meanwhile."""
         online = self._online
         return 0.0 if online is None else now - max(line.heard, online)
 
-    def heard_within(self, seconds: float) -> list[Line]:
+    def heard_within(self, seconds: float) -> list[Session]:
         now = time.monotonic()
         return [line for line in self.lines.values() if self.silence(line, now) <= seconds]
 
-    def fall_silent(self, seconds: float) -> list[Line]:
+    def fall_silent(self, seconds: float) -> list[Session]:
         """Those that have been silent for longer, each told once until it is heard again."""
         now, found = time.monotonic(), []
         for line in self.lines.values():
@@ -78,7 +78,7 @@ class Attendance:
                 found.append(line)
         return found
 
-    def place(self, index: int) -> tuple[Line, int] | None:
+    def place(self, index: int) -> tuple[Session, int] | None:
         """Where a client is at present: its carrier, and its number there."""
         return self._places.get(index)
 
@@ -107,7 +107,7 @@ class Attendance:
             self._gone.clear()
         return restarted, gone
 
-    def admit(self, name: str, session: str, offers: Sequence[f.Offer]) -> tuple[Line, bool]:
+    def admit(self, name: str, session: str, offers: Sequence[f.Offer]) -> tuple[Session, bool]:
         """A carrier's line, and whether its session is a new one or the same once more."""
         indices = self._roster.assign_all(name, offers)
         presences = {
@@ -121,7 +121,7 @@ class Attendance:
                 self._restarted |= self._concerned(line.presences.keys() & presences.keys())
             self._leave(line.presences.keys() - presences.keys())
         if line is None or new:
-            line = self.lines[name] = Line(name, session, indices, presences, time.monotonic())
+            line = self.lines[name] = Session(name, session, indices, presences, time.monotonic())
         else:
             line.indices, line.presences = indices, presences
         self._restarted |= self._gone & presences.keys()
@@ -129,7 +129,7 @@ class Attendance:
         self._places |= {index: (line, number) for number, index in indices.items()}
         return line, new
 
-    def part_with(self, line: Line, numbers: Iterable[int]) -> tuple[int, ...]:
+    def part_with(self, line: Session, numbers: Iterable[int]) -> tuple[int, ...]:
         """Some clients of a carrier say goodbye; their indices. A carrier without any is gone."""
         leaving = {line.indices[number] for number in numbers if number in line.indices}
         self._leave(leaving)

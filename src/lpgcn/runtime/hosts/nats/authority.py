@@ -43,8 +43,8 @@ from lpgcn.runtime.hosts.nats.enrolment import (
     Issuer,
 )
 from lpgcn.runtime.hosts.nats.jwt import (
-    Key,
-    Kind,
+    Nkey,
+    NkeyKind,
     Role,
     check_name,
     operator_token,
@@ -164,7 +164,7 @@ class FederationFolder:
         )
 
     def issuer(self, role: Role) -> Issuer:
-        return Issuer(role, self.about.account, self._key(role, Kind.ACCOUNT))
+        return Issuer(role, self.about.account, self._key(role, NkeyKind.ACCOUNT))
 
     def desk(self, *, days: int = CLIENT_DAYS) -> EnrolmentDesk:
         """Who lets newcomers with invitations in."""
@@ -176,7 +176,7 @@ class FederationFolder:
         if days < 1:
             raise FederationError(f"credentials are valid for at least 1 day, found {days}")
         now, issuer = int(time.time()), self.issuer(role)
-        keys = [Key.generate(Kind.USER) for _ in names]
+        keys = [Nkey.generate(NkeyKind.USER) for _ in names]
         members = [
             Member(
                 name=name,
@@ -215,12 +215,14 @@ class FederationFolder:
         ]
 
     def _write_config(self, book: Book) -> None:
-        operator = self._key("operator", Kind.OPERATOR)
+        operator = self._key("operator", NkeyKind.OPERATOR)
         text = broker_configuration(self.about, operator, book.revoked)
         write_atomically(self.config, text.encode())
 
-    def _key(self, name: str, kind: Kind) -> Key:
-        return Key(read_private(self._keys / f"{name}.seed", "a secret key").decode().strip(), kind)
+    def _key(self, name: str, kind: NkeyKind) -> Nkey:
+        return Nkey(
+            read_private(self._keys / f"{name}.seed", "a secret key").decode().strip(), kind
+        )
 
     def _read_about(self) -> About:
         path = self.path / "federation.json"
@@ -244,8 +246,8 @@ class FederationFolder:
 def _build(path: Path, name: str, place: Place) -> None:
     """All files of a new federation, in an empty folder."""
     (path / "keys").mkdir(mode=0o700)
-    operator, account = Key.generate(Kind.OPERATOR), Key.generate(Kind.ACCOUNT)
-    signers = {role: Key.generate(Kind.ACCOUNT) for role in _ROLES}
+    operator, account = Nkey.generate(NkeyKind.OPERATOR), Nkey.generate(NkeyKind.ACCOUNT)
+    signers = {role: Nkey.generate(NkeyKind.ACCOUNT) for role in _ROLES}
     for file, key in (("operator", operator), ("account", account), *signers.items()):
         write_private(path / "keys" / f"{file}.seed", key.reveal() + "\n")
     if not place.plain:
@@ -255,7 +257,7 @@ def _build(path: Path, name: str, place: Place) -> None:
         place=place,
         operator=operator_token(name, operator),
         account=account.public,
-        system=Key.generate(Kind.ACCOUNT).public,
+        system=Nkey.generate(NkeyKind.ACCOUNT).public,
         signers={role: key.public for role, key in signers.items()},
     )
     content = msgspec.json.format(msgspec.json.encode(about), indent=2)

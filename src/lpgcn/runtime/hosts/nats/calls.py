@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.hosts.nats import frames as f
-from lpgcn.runtime.hosts.nats.attendance import Line
+from lpgcn.runtime.hosts.nats.attendance import Session
 from lpgcn.runtime.hosts.nats.connection import Batch, Connection
 
 WINDOW_BYTES: Final = 16 << 20
@@ -68,12 +68,12 @@ class Events:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class Pending:
     """A request without an answer."""
 
     request: int
     index: int
-    line: Line
+    line: Session
     data: bytes
     up: str
     """Where the answer comes from."""
@@ -85,15 +85,15 @@ class Asked:
 class Window:
     """What is on its way to and from one session."""
 
-    line: Line
+    line: Session
     wait: float
     since: float = 0.0
     """The last sign of progress."""
     weight: int = 0
-    backlog: deque[Asked] = field(default_factory=deque)
+    backlog: deque[Pending] = field(default_factory=deque)
 
 
-Answer = tuple[Asked, bytes | MemberError]
+Answer = tuple[Pending, bytes | MemberError]
 
 
 class Board(Protocol):
@@ -104,11 +104,11 @@ class Board(Protocol):
     events: Events
     connection: Connection
 
-    def address(self, index: int, data: bytes) -> Asked:
+    def address(self, index: int, data: bytes) -> Pending:
         """A request to whoever this index is at present."""
         ...
 
-    def silence(self, line: Line, now: float) -> float:
+    def silence(self, line: Session, now: float) -> float:
         """For how long nothing was heard of a session."""
         ...
 
@@ -124,11 +124,11 @@ class Call:
         self._board, self._lock = board, lock
         self._assembler = f.Assembler()
         self.asked: set[int] = set()
-        self.outstanding: dict[int, Asked] = {}
+        self.outstanding: dict[int, Pending] = {}
         self.inbox: SimpleQueue[Answer | None] = SimpleQueue()
         """None: there is something else to look at."""
-        self._resend: set[Line] = set()
-        self._windows: dict[Line, Window] = {}
+        self._resend: set[Session] = set()
+        self._windows: dict[Session, Window] = {}
         self._blocked: dict[Window, None] = {}
         self._batch: Batch = []
         self._batch_bytes = self._weight = self._held = self._unanswered = 0
@@ -161,7 +161,7 @@ class Call:
             error = MemberError(asked.index, type(error).__name__, str(error))
             self.inbox.put((asked, error))
 
-    def resend_soon(self, line: Line | None) -> None:
+    def resend_soon(self, line: Session | None) -> None:
         """To this carrier, or to all."""
         with self._lock:
             self._resend |= self._windows.keys() if line is None else {line}
@@ -193,7 +193,7 @@ class Call:
         else:
             self._dispatch(window, asked)
 
-    def _fits(self, window: Window, asked: Asked) -> bool:
+    def _fits(self, window: Window, asked: Pending) -> bool:
         """Counting the answer, too: it is as long as those so far."""
         mean = self._answer_bytes // self._answers if self._answers else FIRST_ANSWER_BYTES
         asked.weight = weight = len(asked.data) + mean
@@ -201,7 +201,7 @@ class Call:
             self._weight + weight <= ALL_WINDOWS_BYTES or not self._weight
         )
 
-    def _dispatch(self, window: Window, asked: Asked) -> None:
+    def _dispatch(self, window: Window, asked: Pending) -> None:
         if not window.weight:
             window.since = time.monotonic()
         window.weight += asked.weight
@@ -210,7 +210,7 @@ class Call:
             self.outstanding[asked.request] = asked
         self._put(asked)
 
-    def _put(self, asked: Asked) -> None:
+    def _put(self, asked: Pending) -> None:
         self._batch.extend((asked.down, frame) for frame in f.cut(asked.request, asked.data))
         self._batch_bytes += len(asked.data)
         if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
@@ -267,7 +267,7 @@ class Call:
         with self._lock:
             outstanding = list(self.outstanding.values())
             resend, self._resend = self._resend, set()
-        waiting: dict[Line, list[Asked]] = {}
+        waiting: dict[Session, list[Pending]] = {}
         for asked in outstanding:
             waiting.setdefault(asked.line, []).append(asked)
         lost = [line for line in waiting if self._board.silence(line, now) > self._board.patience]

@@ -10,7 +10,7 @@ import msgspec
 
 from lpgcn.crypto.certificates import check_host
 from lpgcn.errors import LpgcnError
-from lpgcn.runtime.hosts.nats.jwt import Key, Role, account_token
+from lpgcn.runtime.hosts.nats.jwt import Nkey, Role, account_token
 
 FORMAT: Final = 1
 
@@ -106,7 +106,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-def broker_configuration(about: About, operator: Key, revoked: Mapping[str, int]) -> str:
+def broker_configuration(about: About, operator: Nkey, revoked: Mapping[str, int]) -> str:
     """The text of `broker.conf`: nothing in it is secret."""
     system = account_token("system", about.system, operator, signers={}, revoked={})
     account = account_token(

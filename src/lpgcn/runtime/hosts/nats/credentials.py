@@ -20,8 +20,8 @@ from lpgcn.runtime.hosts.nats.configuration import is_loopback
 from lpgcn.runtime.hosts.nats.jwt import (
     Claims,
     CredentialsError,
-    Key,
-    Kind,
+    Nkey,
+    NkeyKind,
     Role,
     check_name,
     read_token,
@@ -79,7 +79,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise CredentialsError(f"it has format {self.format}, expected {FORMAT}")
         check_name(self.name)
         check_name(self.federation)
-        claims, key = self._claims, Key(self.seed, Kind.USER)
+        claims, key = self._claims, Nkey(self.seed, NkeyKind.USER)
         if claims.sub != key.public:
             raise CredentialsError("its token is about another key than its seed")
         if claims.name != self.name:
@@ -142,7 +142,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         out the broker's wish for TLS and be told everything in plain words. The broker's
         certificate must be of this federation's authority and for the host that was asked for.
         """
-        key = Key(self.seed, Kind.USER)
+        key = Nkey(self.seed, NkeyKind.USER)
         options: dict[str, Any] = {
             "servers": list(self.urls),
             "dont_randomize": True,

@@ -21,8 +21,8 @@ from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.frames import shown
 from lpgcn.runtime.hosts.nats.jwt import (
     CredentialsError,
-    Key,
-    Kind,
+    Nkey,
+    NkeyKind,
     Role,
     check_name,
     check_public_key,
@@ -67,7 +67,7 @@ class Issuer:
 
     role: Role
     account: str
-    signer: Key
+    signer: Nkey
 
     def token(self, member: Member) -> str:
         return user_token(
@@ -177,7 +177,7 @@ class EnrolmentDesk:
         return reply
 
 
-def request_enrolment(invitation: Credentials, name: str, key: Key) -> EnrolmentRequest:
+def request_enrolment(invitation: Credentials, name: str, key: Nkey) -> EnrolmentRequest:
     """What a newcomer sends."""
     if invitation.role != "invited":
         raise EnrolmentError(
@@ -188,7 +188,7 @@ def request_enrolment(invitation: Credentials, name: str, key: Key) -> Enrolment
 
 
 def accept_enrolment(
-    invitation: Credentials, request: EnrolmentRequest, key: Key, reply: EnrolmentReply
+    invitation: Credentials, request: EnrolmentRequest, key: Nkey, reply: EnrolmentReply
 ) -> Credentials:
     """The newcomer's credentials from the answer, which must be about what it asked for."""
     if not reply.token:
@@ -217,7 +217,7 @@ async def enrol(
     invitation: Credentials,
     name: str,
     *,
-    key: Key | None = None,
+    key: Nkey | None = None,
     timeout: float = 20.0,
 ) -> Credentials:
     """Become the client `name` by an invitation, at its broker.
@@ -226,7 +226,7 @@ async def enrol(
     """
     from lpgcn.runtime.hosts.nats.connection import close
 
-    key = key or Key.generate(Kind.USER)
+    key = key or Nkey.generate(NkeyKind.USER)
     request = request_enrolment(invitation, name, key)
     client = await _connect(invitation)
     try:

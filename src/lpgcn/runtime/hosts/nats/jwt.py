@@ -34,7 +34,7 @@ class CredentialsError(LpgcnError):
     """A name, key, token or file that does not say who somebody is."""
 
 
-class Kind(IntEnum):
+class NkeyKind(IntEnum):
     """What an nkey is for: its first byte, which base32 turns into its first letter."""
 
     OPERATOR = 14 << 3
@@ -60,12 +60,12 @@ RIGHTS: Final[Mapping[Role, Rights]] = {
 }
 
 
-class Key:
+class Nkey:
     """An nkey: an Ed25519 key pair with its kind. The seed is in no repr and no error."""
 
     __slots__ = ("_seed", "kind", "public")
 
-    def __init__(self, seed: str, kind: Kind) -> None:
+    def __init__(self, seed: str, kind: NkeyKind) -> None:
         nkeys = _nkeys()
         try:
             prefix, raw = nkeys.decode_seed(seed.encode())
@@ -83,7 +83,7 @@ class Key:
         self.public: str = nkeys.from_seed(seed.encode()).public_key.decode()
 
     @classmethod
-    def generate(cls, kind: Kind) -> Key:
+    def generate(cls, kind: NkeyKind) -> Nkey:
         return cls(_nkeys().encode_seed(secrets.token_bytes(32), kind).decode(), kind)
 
     def sign(self, message: bytes) -> bytes:
@@ -95,7 +95,7 @@ class Key:
         return self._seed
 
     def __repr__(self) -> str:
-        return f"Key(hidden, public={self.public})"
+        return f"Nkey(hidden, public={self.public})"
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ def check_public_key(text: str) -> str:
         raw = base64.b32decode(text)
     except (binascii.Error, ValueError):
         raw = b""
-    good = len(raw) == _PUBLIC_KEY_BYTES and raw[0] == Kind.USER
+    good = len(raw) == _PUBLIC_KEY_BYTES and raw[0] == NkeyKind.USER
     if not good or _nkeys().crc16_checksum(raw[:-2]) != raw[-2:]:
         raise CredentialsError(
             f"{text[:64]!r} is not the public key of a NATS user; send the key "
@@ -137,7 +137,7 @@ def check_public_key(text: str) -> str:
     return text
 
 
-def operator_token(name: str, operator: Key) -> str:
+def operator_token(name: str, operator: Nkey) -> str:
     """Whom the broker trusts: the operator says it of itself."""
     return _signed(name, operator.public, operator, {"type": "operator"})
 
@@ -145,7 +145,7 @@ def operator_token(name: str, operator: Key) -> str:
 def account_token(
     name: str,
     account: str,
-    operator: Key,
+    operator: Nkey,
     *,
     signers: Mapping[Role, str],
     revoked: Mapping[str, int],
@@ -166,7 +166,7 @@ def account_token(
 
 
 def user_token(
-    name: str, user: str, account: str, signer: Key, *, expires: int, issued: int | None = None
+    name: str, user: str, account: str, signer: Nkey, *, expires: int, issued: int | None = None
 ) -> str:
     """A user with the rights of the signer's role until the second `expires`."""
     nats = {"issuer_account": account, "type": "user"}
@@ -202,7 +202,7 @@ def _scope(role: Role, key: str) -> dict[str, Any]:
 def _signed(
     name: str,
     subject: str,
-    signer: Key,
+    signer: Nkey,
     nats: Mapping[str, Any],
     *,
     expires: int | None = None,

@@ -19,8 +19,8 @@ from typing import Any, Final
 from lpgcn import __version__
 from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats import frames as f
-from lpgcn.runtime.hosts.nats.attendance import Attendance, Line, Presence
-from lpgcn.runtime.hosts.nats.calls import Asked, Call, Events, Interrupted, MemberError
+from lpgcn.runtime.hosts.nats.attendance import Attendance, Presence, Session
+from lpgcn.runtime.hosts.nats.calls import Call, Events, Interrupted, MemberError, Pending
 from lpgcn.runtime.hosts.nats.connection import Connection, Watch
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
@@ -163,7 +163,7 @@ class Switchboard:
 
     # For the call that is under way.
 
-    def address(self, index: int, data: bytes) -> Asked:
+    def address(self, index: int, data: bytes) -> Pending:
         """A request to whoever this index is at present."""
         with self._changed:
             place = self._attendance.place(index)
@@ -171,9 +171,9 @@ class Switchboard:
             raise Interrupted(frozenset(), frozenset([index]))
         line, number = place
         up = f"up.{line.name}.{line.session}.{number}"
-        return Asked(next(self._requests), index, line, data, up, line.subject(number))
+        return Pending(next(self._requests), index, line, data, up, line.subject(number))
 
-    def silence(self, line: Line, now: float) -> float:
+    def silence(self, line: Session, now: float) -> float:
         return self._attendance.silence(line, now)
 
     def interrupt(self) -> None:
@@ -255,7 +255,7 @@ class Switchboard:
             if call is not None:
                 call.spoil(subject, error)
 
-    def _tell(self, line: Line | None) -> None:
+    def _tell(self, line: Session | None) -> None:
         """The observer is called without the lock."""
         with self._changed:
             if line is not None and line.silent:
@@ -266,11 +266,11 @@ class Switchboard:
         for notice in notices:
             notice()
 
-    def _notice(self, tell: Callable[[str, tuple[int, ...]], None], line: Line) -> None:
+    def _notice(self, tell: Callable[[str, tuple[int, ...]], None], line: Session) -> None:
         name, indices = line.name, tuple(line.presences)
         self._notices.append(lambda: tell(name, indices))
 
-    def _hear_control(self, name: str, session: str, line: Line | None, payload: bytes) -> None:
+    def _hear_control(self, name: str, session: str, line: Session | None, payload: bytes) -> None:
         try:
             frame: f.Up | None = f.read_up(payload)
             if isinstance(frame, f.Part):
@@ -351,7 +351,7 @@ class Switchboard:
         self._say(name, session, f.Welcome(f.VERSION, about, line.indices))
         self._wake()
 
-    def _part_with(self, line: Line, numbers: Iterable[int]) -> None:
+    def _part_with(self, line: Session, numbers: Iterable[int]) -> None:
         leaving = self._attendance.part_with(line, numbers)
         self._notices.append(lambda: self.events.left(line.name, leaving))
         self._wake()
