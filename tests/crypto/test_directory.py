@@ -56,7 +56,7 @@ def test_every_key_is_proved_in_any_order(publics: list[bytes], order: object) -
     for key in publics:
         entry = directory.entry(key)
         assert len(entry) == entry_bytes(len(publics))
-        assert entry[:KEY_BYTES] == proved_key(entry, directory.root) == key
+        assert entry[:KEY_BYTES] == proved_key(entry, directory.root, len(publics)) == key
 
 
 @given(directories, keys, st.data())
@@ -66,7 +66,7 @@ def test_no_other_key_is_proved(publics: list[bytes], other: bytes, data: st.Dat
     entry = directory.entry(data.draw(st.sampled_from(publics)))
     for key in {other, *publics} - {entry[:KEY_BYTES]}:
         with refused:
-            proved_key(key + entry[KEY_BYTES:], directory.root)
+            proved_key(key + entry[KEY_BYTES:], directory.root, len(publics))
 
 
 @given(directories, st.data())
@@ -80,7 +80,8 @@ def test_no_bit_of_an_entry_or_of_the_root_can_be_changed(
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         with refused:
-            proved_key(*((bytes(flipped), root) if whole is entry else (entry, bytes(flipped))))
+            changed = (bytes(flipped), root) if whole is entry else (entry, bytes(flipped))
+            proved_key(*changed, len(publics))
 
 
 @given(directories, st.integers(0, 2**32 - 1), st.data())
@@ -93,7 +94,7 @@ def test_a_key_is_proved_at_its_own_place_only(
     for other in {position, *range(len(publics))} - {int.from_bytes(entry[place], "big")}:
         with refused:
             moved = entry[:KEY_BYTES] + other.to_bytes(4, "big") + entry[place.stop :]
-            proved_key(moved, directory.root)
+            proved_key(moved, directory.root, len(publics))
 
 
 @given(directories, st.data())
@@ -104,7 +105,7 @@ def test_an_entry_of_another_length_is_refused(publics: list[bytes], data: st.Da
     more = data.draw(st.binary(min_size=1, max_size=70))
     for wrong in (entry[:cut], entry + more):
         with refused:
-            proved_key(wrong, directory.root)
+            proved_key(wrong, directory.root, len(publics))
 
 
 def test_a_node_is_no_leaf() -> None:
@@ -118,8 +119,22 @@ def test_a_node_is_no_leaf() -> None:
     for key in (inner, leaves[0]):
         for path in (b"", beside, leaves[1] + beside):
             for position in range(4):
-                with refused:
-                    proved_key(key + position.to_bytes(4, "big") + path, directory.root)
+                for count in (1, 2, 4):
+                    with refused:
+                        proved_key(key + position.to_bytes(4, "big") + path, directory.root, count)
+
+
+@given(directories, st.integers(1, 70))
+def test_a_tree_has_no_keys_but_those_that_are_counted(publics: list[bytes], count: int) -> None:
+    """Whatever the server puts behind the last counted key, or deeper in the tree."""
+    directory = Directory(publics)
+    for position, key in enumerate(sorted(publics)):
+        entry = directory.entry(key)
+        if position < count and len(entry) == entry_bytes(count):
+            assert proved_key(entry, directory.root, count) == key
+        else:
+            with refused:
+                proved_key(entry, directory.root, count)
 
 
 @given(directories, directories)

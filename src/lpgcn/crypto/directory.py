@@ -64,18 +64,28 @@ class Directory:
         return key + position.to_bytes(_POSITION_BYTES, "big") + b"".join(beside)
 
 
-def proved_key(entry: bytes, root: bytes) -> bytes:
-    """The key of an entry, if the directory with this root has it."""
-    key, rest = entry[:KEY_BYTES], entry[KEY_BYTES:]
-    position, path = int.from_bytes(rest[:_POSITION_BYTES], "big"), rest[_POSITION_BYTES:]
-    if len(rest) < _POSITION_BYTES or len(path) % ROOT_BYTES:
-        raise FormatError(f"a directory entry of {len(entry)} bytes")
+def proved_key(entry: bytes, root: bytes, count: int) -> bytes:
+    """The key of an entry, if the directory with this root and so many keys has it.
+
+    A tree may have more leaves than it is said to have: deeper ones, or some behind the last. An
+    entry of these is none of the `count` that people compare.
+    """
+    if len(entry) != entry_bytes(count):
+        raise FormatError(
+            f"a directory entry of {len(entry)} bytes, expected {entry_bytes(count)} among {count} "
+            "keys"
+        )
+    key, path, at = entry[:KEY_BYTES], entry[KEY_BYTES + _POSITION_BYTES :], position(entry)
+    if at >= count:
+        raise AuthenticationError(
+            f"the directory has more keys than the {count} members that there are said to be; do "
+            "not go on with this server"
+        )
     found = _leaf(key)
-    for at in range(0, len(path), ROOT_BYTES):
-        beside = path[at : at + ROOT_BYTES]
-        found = _node(beside, found) if position & 1 else _node(found, beside)
-        position >>= 1
-    if found != root or position:
+    for height in range(_depth(count)):
+        beside = path[height * ROOT_BYTES : (height + 1) * ROOT_BYTES]
+        found = _node(beside, found) if at >> height & 1 else _node(found, beside)
+    if found != root:
         raise AuthenticationError(
             "a public key that is not in the directory whose fingerprint this client shows; do not "
             "go on with this server"
@@ -84,7 +94,7 @@ def proved_key(entry: bytes, root: bytes) -> bytes:
 
 
 def position(entry: bytes) -> int:
-    """Where in the directory an entry is, once `proved_key` has taken it."""
+    """Where in the directory an entry says that it is; `proved_key` says whether it is."""
     return int.from_bytes(entry[KEY_BYTES : KEY_BYTES + _POSITION_BYTES], "big")
 
 

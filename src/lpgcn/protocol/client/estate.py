@@ -14,8 +14,6 @@ from lpgcn.crypto import (
     Channels,
     Context,
     SecretKey,
-    entry_bytes,
-    proved_key,
     seal,
 )
 from lpgcn.protocol.client.profile import Device
@@ -58,17 +56,14 @@ def bequeath(
         for key, content, count in zip(sealed, contents, counts.tolist(), strict=True)
     ]
     bundles = reading.numbers(message.bundles, "bundles", below=len(estates))
-    receivers = reading.split(
-        message.receivers, entry_bytes(standing.members), "receivers", count=len(bundles)
-    )
+    receivers = standing.proved(message.receivers, "receivers", count=len(bundles))
     rows = reading.numbers(message.rows, "rows", below=1 << 31)
     chosen = reading.ragged(message.offsets, rows, rows=len(bundles))
     packages = []
-    for bundle, (estate, entry) in enumerate(zip(bundles.tolist(), receivers, strict=True)):
+    for bundle, (estate, receiver) in enumerate(zip(bundles.tolist(), receivers, strict=True)):
         which = chosen[bundle]
         if len(which) and int(which.max()) >= len(estates[estate]):
             raise MalformedMessageError("field rows holds a row that the estate does not have")
-        receiver = proved_key(entry, standing.root)
         content = np.ascontiguousarray(estates[estate][which]).tobytes()
         packages.append(seal(receiver, content, info("bequest", standing.run, receiver)))
     return m.Bundles(packages=b"".join(packages))

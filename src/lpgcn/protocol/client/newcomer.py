@@ -23,7 +23,6 @@ from lpgcn.crypto import (
     Label,
     PrivateKey,
     SecretKey,
-    entry_bytes,
     position,
     proved_key,
     seal,
@@ -192,13 +191,8 @@ class Lister:
         if self.standing.root and self.standing.root != message.root:
             raise AuthenticationError("the directory is not that of the keys that u_c was given")
         own = PrivateKey(self.standing.private).public_bytes
-        if proved_key(message.own, message.root) != own:
+        if proved_key(message.own, message.root, self.standing.members) != own:
             raise AuthenticationError("the directory does not have this client's own key")
-        if position(message.own) >= self.standing.members:
-            raise AuthenticationError(
-                f"the directory has more keys than the {self.standing.members} members that there "
-                "are said to be"
-            )
         return message.root
 
     def _group_peers(self, message: m.Placement) -> bytes:
@@ -211,9 +205,9 @@ class Lister:
 
     def _peers(self, message: m.Placement, name: str, crowd: int) -> bytes:
         """Of those among whom a number is hidden, at least so many, as many as there are to be."""
-        own, members = PrivateKey(self.standing.private).public_bytes, self.standing.members
-        entries = reading.split(getattr(message, name), entry_bytes(members), name)
-        publics = [proved_key(entry, message.root) for entry in entries]
+        own = PrivateKey(self.standing.private).public_bytes
+        standing = msgspec.structs.replace(self.standing, root=message.root)
+        publics = standing.proved(getattr(message, name), name)
         expected = min(2 * MASK_REACH, crowd - 1)
         if len(publics) < expected:
             raise MalformedMessageError(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lpgcn import fixed_point
 from lpgcn.array_types import Int64
 from lpgcn.checkpoints import unpacked
-from lpgcn.crypto import entry_bytes, fingerprint, proved_key
+from lpgcn.crypto import fingerprint
 from lpgcn.evaluation import per_user, top_items
 from lpgcn.model.adam import Adam
 from lpgcn.model.kernels import Floats
@@ -65,8 +65,7 @@ class Party(Steps):
     def checkpoint(self, message: m.Mark, header: Header) -> tuple[m.Message, Self]:
         """Write all that the next step depends on; as owner, leave a copy for the heirs."""
         number = reading.one_number(message.number, "number", least=1)
-        entries = reading.split(message.heirs, entry_bytes(self._standing.members), "heirs")
-        heirs = [proved_key(entry, self._standing.root) for entry in entries]
+        heirs = self._standing.proved(message.heirs, "heirs")
         fewest = 0 if self._owner is None else min(HEIRS + 1, self._standing.members)
         if len(set(heirs)) < max(fewest, len(heirs)) or (heirs and self._owner is None):
             raise MalformedMessageError(f"{len(heirs)} heirs, expected {fewest} different ones")

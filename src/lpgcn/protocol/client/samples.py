@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpgcn import fixed_point
 from lpgcn.array_types import Int64
-from lpgcn.crypto import SecretKey, entry_bytes, proved_key
+from lpgcn.crypto import SecretKey
 from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.bpr import Pairs, pair_gradients
 from lpgcn.model.losses.gradient import LossGradient
@@ -79,18 +79,9 @@ class SampledLoss(LossPart):
         vectors = self._vectors(
             self._positives(message, header, now, drawn) + self._negatives(message, header, places)
         )
-        new, introductions = keys.introduce(
-            [
-                proved_key(entry, self._standing.root)
-                for entry in self._introduced(
-                    message.new_contacts,
-                    "new_contacts",
-                    entry_bytes(self._standing.members),
-                    len(keys.owners),
-                    contacts,
-                )
-            ]
-        )
+        strangers = self._standing.proved(message.new_contacts, "new_contacts")
+        self._check_introduced(len(strangers), "new_contacts", len(keys.owners), contacts)
+        new, introductions = keys.introduce(strangers)
         pairs = Pairs(
             np.zeros(drawn.count + count, dtype=np.int64),
             np.arange(drawn.count + count),
@@ -132,20 +123,16 @@ class SampledLoss(LossPart):
         rows = reading.split(message.negative_rows, width, "negative_rows", count=len(places))
         return keys.open_finals(sent, places.tolist(), rows)
 
-    def _introduced(
-        self, field: bytes, name: str, width: int, known: int, contacts: Int64
-    ) -> list[bytes]:
-        """What introduces the contacts of a message that are met now: these have the next numbers
-        after those that are known. Where negatives travel in the clear there is nobody to meet."""
-        parts = reading.split(field, width, name)
+    def _check_introduced(self, count: int, name: str, known: int, contacts: Int64) -> None:
+        """The contacts of a message that are met now have the next numbers after those that are
+        known. Where negatives travel in the clear there is nobody to meet."""
         met = {contact for contact in contacts.tolist() if contact >= known}
         if not self._sizes.introduction:
             met = set()
-        if met != set(range(known, known + len(parts))):
+        if met != set(range(known, known + count)):
             raise MalformedMessageError(
-                f"field {name} introduces {len(parts)} contacts; {len(met)} are new here"
+                f"field {name} introduces {count} contacts; {len(met)} are new here"
             )
-        return parts
 
     def item_gradient(
         self, message: m.LossRows, header: Header, now: Pass
@@ -182,9 +169,8 @@ class SampledLoss(LossPart):
         if len(set(zip(senders.tolist(), numbers.tolist(), strict=True))) != len(rows):
             raise MalformedMessageError("field contacts holds a negative twice")
         width, known = self._sizes.introduction, len(keys.pairs)
-        introductions = self._introduced(
-            message.introductions, "introductions", width, known, senders
-        )
+        introductions = reading.split(message.introductions, width, "introductions")
+        self._check_introduced(len(introductions), "introductions", known, senders)
         met = keys.meet(introductions)
         handles = senders.tolist()
         opened = keys.open(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
-from lpgcn.crypto import KEY_BYTES, PrivateKey
+from lpgcn.crypto import KEY_BYTES, PrivateKey, entry_bytes, proved_key
 from lpgcn.model.adam import STATE, Adam
 from lpgcn.model.backbones import backbone_of
 from lpgcn.model.kernels.plain import Plain
@@ -84,6 +84,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asked(self) -> Ragged:
         return Ragged(_read(self.asked_offsets), _read(self.asked_positions))
+
+    def proved(self, field: bytes, name: str, count: int | None = None) -> list[bytes]:
+        """The public keys of entries of the directory, all of them or so many."""
+        entries = reading.split(field, entry_bytes(self.members), name, count=count)
+        return [proved_key(entry, self.root, self.members) for entry in entries]
 
     def numbers(self, name: str) -> Int64:
         return _read(getattr(self, name))

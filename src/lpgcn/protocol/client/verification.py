@@ -16,8 +16,6 @@ from lpgcn.crypto import (
     KEY_BYTES,
     PrivateKey,
     SecretKey,
-    entry_bytes,
-    proved_key,
     seal,
 )
 from lpgcn.model.adam import Adam
@@ -69,8 +67,7 @@ class Placed:
         to the one who asks."""
         standing = self.standing
         listing = Listing.from_standing(self.device.about, standing)
-        entries = reading.split(message.askers, entry_bytes(standing.members), "askers")
-        askers = [proved_key(entry, standing.root) for entry in entries]
+        askers = standing.proved(message.askers, "askers")
         positions = reading.numbers(message.positions, "positions", below=len(listing.uploaded))
         if not np.array_equal(np.sort(positions), listing.elsewhere):
             raise MalformedMessageError("the questions are not about all items that others own")
