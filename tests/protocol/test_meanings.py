@@ -25,7 +25,7 @@ from lpgcn.protocol.phases import REQUESTS, Phase
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire import encoding, reading
 from lpgcn.protocol.wire import messages as m
-from lpgcn.protocol.wire.sizes import SHARED_BYTES, Sizes
+from lpgcn.protocol.wire.sizes import SHARED_BYTES, Sizes, verification_answer
 
 Make = Callable[..., Any]
 Check = Callable[..., None]
@@ -111,6 +111,27 @@ def wrong_questions(client: Any, message: m.Questions) -> Wrong:
         yield "a question twice", {"positions": twice}, MalformedMessageError, text
 
 
+def wrong_answers(client: Any, message: m.SealedAnswers) -> Wrong:
+    """The second neighbour's K_u, or its pairwise key, is that of the first."""
+    standing = client._life.standing
+    private, near = PrivateKey(standing.private), standing.neighbours
+    public, sizes = private.public_bytes, verification_answer(near.lengths).tolist()
+    if len(near) < 2:
+        return
+    first, second, *others = reading.cut(message.answers, sizes, "answers")
+    bounds = [
+        info("verification", standing.run, public, reading.pack_numbers(places))
+        for places in (standing.numbers("owned")[near[neighbour]] for neighbour in (0, 1))
+    ]
+    one, two = private.open(first, bounds[0]), private.open(second, bounds[1])
+    for what, keys in (("K_u", slice(KEY_BYTES)), ("pair", slice(KEY_BYTES, 2 * KEY_BYTES))):
+        forged = bytearray(two)
+        forged[keys] = one[keys]
+        again = seal(public, bytes(forged), bounds[1])
+        answers = {"answers": b"".join((first, again, *others))}
+        yield f"{what} twice", answers, AuthenticationError, "two neighbours have the same key"
+
+
 def wrong_wishes(client: Any, message: m.Finish) -> Wrong:
     """Where wishes are not sealed."""
     owner = client.party._owner
@@ -176,6 +197,7 @@ WRONG: Mapping[type[m.Message], Callable[[Any, Any], Wrong]] = {
     m.SealedKey: wrong_shared_key,
     m.Placement: wrong_placement,
     m.Questions: wrong_questions,
+    m.SealedAnswers: wrong_answers,
     m.Finish: wrong_wishes,
     m.Samples: wrong_samples,
     m.LossRows: wrong_losses,
@@ -187,7 +209,7 @@ IN_BOTH = {
     "another's entry", "other places", "owned falls", "owned twice", "listed falls",
     "listed twice", "offsets late", "offsets early", "offsets fall", "a question twice",
     "negatives fall", "no such negative", "a negative twice", "Update by nan", "Update by inf",
-    "Update by -1.0", "Update of nobody",
+    "Update by -1.0", "Update of nobody", "K_u twice", "pair twice",
 }  # fmt: skip
 OF_SHARED = {"Shared by nan", "Shared by inf", "Shared by -1.0", "Shared of nobody"}
 FORGED = {"an unlisted wish", "another's item", "no wish, a scalar"}
@@ -302,3 +324,30 @@ def test_nobody_takes_weights_over_its_own(
     everybody = np.arange(N_USERS)
     federation.server = federation.server.changed(everybody, federation.plan, federation.line, 1)
     assert len(refused) == N_USERS - 2
+
+
+def test_who_has_just_joined_hands_nothing_on(
+    federation_of: Make, split_of: Make, picture_of: Make
+) -> None:
+    """Other weights under the key and nonce of u_c's copy would tell both."""
+    split, config = split_of(TRAIN, N_USERS, N_ITEMS), TINY.changed(model="ngcf")
+    federation = federation_of(split, config, members=range(N_USERS - 1))
+    federation.train(1)
+    federation.server.checkpoint(1)
+    deliver, newcomer, asked = federation.deliver, N_USERS - 1, list[int]()
+
+    def disturbed(client: int, request: bytes) -> bytes:
+        place = encoding.header_of(request)
+        if place.phase == Phase.HAND_ON:
+            one = federation.clients[newcomer]
+            header = encoding.encode_header(one.party.run, place, newcomer)
+            request_of_newcomer = encoding.encode(m.Ask(header=header))
+            refused_by(one, request_of_newcomer, picture_of, "just joined", UnexpectedMessageError)
+            asked.append(client)
+        reply: bytes = deliver(client, request)
+        return reply
+
+    federation.deliver = disturbed
+    everybody = np.arange(N_USERS)
+    federation.server = federation.server.changed(everybody, federation.plan, federation.line, 1)
+    assert len(asked) == 1

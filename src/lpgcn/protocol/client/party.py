@@ -118,7 +118,10 @@ class Party(Steps):
         )  # fmt: skip
 
     def hand_on(self, message: m.Ask, header: Header) -> tuple[m.Message, Self]:
-        """As u_c: the dense weights for those who join."""
+        """As u_c: the dense weights for those who join. Who has been there has the same as all of
+        these; who has not would seal others under the key and nonce of theirs."""
+        if self._former is None:
+            raise UnexpectedMessageError("a copy is asked of a client that has just joined")
         content = b"".join(self._shared.state())
         return m.Copy(content=self._keys.seal_copy(header, content)), self
 

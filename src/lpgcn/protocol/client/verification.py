@@ -14,6 +14,7 @@ import numpy as np
 from lpgcn.array_types import Int64
 from lpgcn.crypto import (
     KEY_BYTES,
+    AuthenticationError,
     PrivateKey,
     SecretKey,
     seal,
@@ -127,6 +128,10 @@ class Answered:
             private.open(sealed, _bound(self.run, private.public_bytes, owned[near[handle]]))
             for handle, sealed in enumerate(answers)
         ]
+        sender_keys = [content[:KEY_BYTES] for content in contents]
+        pair_keys = [content[KEY_BYTES:ANSWER_KEYS] for content in contents]
+        if len({*sender_keys, *pair_keys}) != 2 * len(contents):
+            raise AuthenticationError("one answer came twice: two neighbours have the same key")
         bits = [content[ANSWER_KEYS:] for content in contents]
         if self.device.opened is not None:
             self.device.opened.append(Opened("BITS", list(range(len(bits))), bits))
@@ -140,8 +145,8 @@ class Answered:
             msgspec.structs.replace(
                 standing,
                 neighbour_is_real=np.concatenate((np.empty(0, dtype=np.bool_), *real)).tobytes(),
-                neighbour_keys=b"".join(one[:KEY_BYTES] for one in contents),
-                pair_keys=b"".join(one[KEY_BYTES:ANSWER_KEYS] for one in contents),
+                neighbour_keys=b"".join(sender_keys),
+                pair_keys=b"".join(pair_keys),
             ),
         )
         expectant = Expectant(answered)
