@@ -81,6 +81,8 @@ class Purpose(IntEnum):
     PRIVACY_NOISE = 35
     PSEUDO_ITEM = 36
     PSEUDO_GRADIENT = 37
+    CONTACT = 38
+    """The order in which those who meet in one step through negatives get their handles."""
 
 
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:

@@ -456,19 +456,19 @@ def crowds(federation_of: Make, split_of: Make) -> list[tuple[Any, list[Observat
     return made
 
 
-def peers_in(federation: Any, seen: list[Observation]) -> list[set[int]]:
+def peers_in(federation: Any, seen: list[Observation]) -> list[list[int]]:
     """With whom each client shares masks, from the public keys that it was given."""
     publics = [client.party._keys.private.public_bytes for client in federation.clients]
     given = {one.party: one.fields["peers"] for one in seen if one.kind == "Placement"}
     width = entry_bytes(N_MANY)
     return [
-        {publics.index(some[first : first + KEY_BYTES]) for first in range(0, len(some), width)}
+        [publics.index(some[first : first + KEY_BYTES]) for first in range(0, len(some), width)]
         for some in (given[f"client {user}"] for user in range(N_MANY))
     ]
 
 
 def test_mask_peers_are_a_shuffled_circle(crowds: list[tuple[Any, list[Observation]]]) -> None:
-    runs = [peers_in(*one) for one in crowds]
+    runs = [list(map(set, peers_in(*one))) for one in crowds]
     assert runs[0] != runs[1], "it is another circle in every run"
     for peers in runs:
         assert {len(some - {user}) for user, some in enumerate(peers)} == {2 * MASK_REACH}
@@ -509,3 +509,32 @@ def test_handles_do_not_follow_client_indices(crowds: list[tuple[Any, list[Obser
         rises = [np.count_nonzero(np.diff(order) > 0) / (len(order) - 1) for order in found]
         assert 0.45 < np.mean(rises) < 0.55
         assert max(rises) < 0.9
+
+
+def test_who_meets_through_negatives_is_not_in_the_order_of_client_indices(
+    federation_of: Make, split_of: Make
+) -> None:
+    """Neither in a message nor in the handles that are new in a step; nor are mask peers."""
+    train = [(user, (7 * user + item) % 90) for user in range(N_MANY) for item in range(4)]
+    split, seen = split_of(train, N_MANY, 90), list[Observation]()
+    config = TINY.changed(dim=1, layers=1, batch_size=240, virtual_items="0")
+    federation = federation_of(split, config, None, seen.append)
+    federation.train(2)
+    contacts = federation.server._script.contacts.arrays()
+    client, owner = np.divmod(contacts["keys"], N_MANY)
+    known = dict(zip(zip(owner, contacts["at_owner"], strict=True), client, strict=True))
+    orders = dict[str, list[npt.NDArray[np.int64]]](rows=[], handles=[], peers=[])
+    for one in seen:
+        party = int(one.party.removeprefix("client ")) if one.party != "server" else -1
+        if one.kind == "LossRows" and party >= 0 and one.fields["contacts"]:
+            senders = dict.fromkeys(one.fields["contacts"][0::2])
+            orders["rows"].append(np.array([known[party, handle] for handle in senders]))
+    first_new = federation.server.topology.by_owner.lengths[owner]
+    for party in range(N_MANY):
+        new = (owner == party) & (contacts["at_owner"] >= first_new)
+        orders["handles"].append(client[new][np.argsort(contacts["at_owner"][new])])
+    orders["peers"] += list(map(np.array, peers_in(federation, seen)))
+    for what, found in orders.items():
+        steps = np.concatenate([np.diff(order) > 0 for order in found])
+        assert len(steps) > 200, what
+        assert 0.4 < np.mean(steps) < 0.6, what

@@ -2,7 +2,8 @@
 
 Each side knows the other by a number that the server makes up. Pairs share a key from verification
 on and come first: a client's owners in the order in which they asked, an owner's neighbours by
-their handles. New handles are higher than all before, so that in a message new contacts come last.
+their handles. New handles are higher than all before, so that in a message new contacts come last,
+and among those that are new in one step at random: a handle tells nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpgcn.array_types import Int64
+from lpgcn.array_types import Int64, UInt64
 from lpgcn.protocol.server.topology import Topology
+from lpgcn.random import Purpose, words
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Contacts:
     """Who has met whom so far."""
 
     def __init__(self, topology: Topology) -> None:
-        n = self._n = topology.n_clients
+        n, self._seed = topology.n_clients, topology.seed
+        self._n = n
         pairs = topology.n_pairs
         at_client, at_owner = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
         at_client[topology.by_client.values] = topology.by_client.ranks
@@ -72,8 +75,12 @@ class Contacts:
         known = np.append(self._keys, -1)[where] == distinct
         new, gap = distinct[~known], where[~known]
         client, owner = np.divmod(new, self._n)
-        at_client = _hand_out(self._next_at_client, client)
-        at_owner = _hand_out(self._next_at_owner, owner)
+        # What is known grows with every meeting, so that no draw is made twice.
+        at_random = words(
+            self._seed, Purpose.CONTACT, np.arange(len(new)), len(self._keys), count=2
+        )
+        at_client = _hand_out(self._next_at_client, client, at_random[:, 0])
+        at_owner = _hand_out(self._next_at_owner, owner, at_random[:, 1])
         self._keys = np.insert(self._keys, gap, new)
         self._at_client = np.insert(self._at_client, gap, at_client)
         self._at_owner = np.insert(self._at_owner, gap, at_owner)
@@ -85,9 +92,9 @@ class Contacts:
         )  # fmt: skip
 
 
-def _hand_out(following: Int64, parties: Int64) -> Int64:
-    """The next free handle of each party, one after the other; those handed out are gone."""
-    order = np.argsort(parties, kind="stable")
+def _hand_out(following: Int64, parties: Int64, at_random: UInt64) -> Int64:
+    """The next free handles of each party, in this order; those handed out are gone."""
+    order = np.lexsort((at_random, parties))
     rank = np.empty_like(parties)
     rank[order] = np.arange(len(parties)) - np.searchsorted(parties[order], parties[order])
     handles: Int64 = following[parties] + rank

@@ -41,7 +41,8 @@ class SampleRounds(LossRounds):
         self._meeting = contacts.meet(self._negative_client, self._negative_owner)
         numbers = np.arange(len(keys))
         self._of_client = Ragged.from_rows(self._negative_client, numbers, n)
-        by_owner = np.argsort(self._negative_owner, kind="stable")
+        # By handle, not by client: who comes before whom would tell the owner their numbers.
+        by_owner = np.lexsort((self._meeting.at_owner, self._negative_owner))
         self._of_owner = Ragged.from_rows(self._negative_owner[by_owner], by_owner, n)
 
     @property

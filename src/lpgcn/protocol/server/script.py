@@ -341,13 +341,14 @@ class Script:
 
 
 def mask_peers(n_clients: int, circles: Sequence[Int64]) -> Ragged:
-    """The clients next to each one in its circle, `MASK_REACH` on either side."""
+    """The clients next to each one in its circle, `MASK_REACH` on either side; in the order of the
+    circle, which is drawn, and not of their numbers."""
     ways = [way for way in range(-MASK_REACH, MASK_REACH + 1) if way]
     peers = [np.empty(0, dtype=np.int64)] * n_clients
     for order in circles:
         around = np.stack([np.roll(order, -way) for way in ways], axis=1)
         for client, row in zip(order.tolist(), around, strict=True):
-            peers[client] = np.unique(row[row != client])
+            peers[client] = np.array(list(dict.fromkeys(row[row != client].tolist())), np.int64)
     return Ragged.from_arrays(peers)
 
 
