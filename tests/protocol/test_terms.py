@@ -34,8 +34,10 @@ from lpgcn.plan import Plan, TokenGraph, cover
 from lpgcn.protocol.client import estate
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.newcomer import Newcomer
+from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.standing import ClientSnapshot, FormerIdentity
 from lpgcn.protocol.errors import (
+    ChangedDataError,
     MalformedMessageError,
     ReplayedMessageError,
     TooFewMembersError,
@@ -1274,3 +1276,26 @@ def test_who_wants_more_than_its_checkpoint_has_does_not_go_on_from_it(
         else:
             federation.server.resume(2)
     federation.server.step(0, 1, 0.05)
+
+
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_who_comes_back_with_other_data_does_not_go_on(
+    federation_of: Make, split_of: Make, part: str
+) -> None:
+    """Owners know what was real when the term began; with the data of then it goes on."""
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    federation.train(1)
+    saved = federation.server.checkpoint(1)
+    before, stretch = federation.profiles[2], federation.disks[2].stretch
+    about = msgspec.msgpack.decode(before, type=Profile)
+    other = {part: getattr(about, part)[8:] + b"\7" + bytes(7)}
+    federation.profiles[2] = msgspec.msgpack.encode(msgspec.structs.replace(about, **other))
+    federation.clients[2] = Client(federation.profiles[2], checkpoints=federation.disks[2])
+    federation.server = Server.restored(saved, TINY, federation.line)
+    with pytest.raises(ChangedDataError, match="data of client 2 have changed since this run"):
+        federation.server.resume(1)
+    assert federation.disks[2].stretch == stretch
+    federation.profiles[2] = before
+    federation.clients[2] = federation.started(2)
+    federation.server = Server.restored(saved, TINY, federation.line)
+    federation.server.resume(2)

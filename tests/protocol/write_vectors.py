@@ -322,7 +322,8 @@ def standing() -> Standing:
     uploaded = np.array([2, 0, 1])
     return Standing(
         term=3, members=2, run=RUN, private=b"\1" * 32, shared=SECRET, seed=SEED,
-        uploaded=numbers(*uploaded), root=DIRECTORY.root, places=numbers(*places(order)[uploaded]),
+        data=profile(CONFIG).digest, uploaded=numbers(*uploaded), root=DIRECTORY.root,
+        places=numbers(*places(order)[uploaded]),
         peers=PEER.public_bytes, group_peers=PEER.public_bytes,
         owned=numbers(*np.sort(places(order)[[0, 3]])),
         neighbour_offsets=numbers(0, 2), neighbour_rows=numbers(0, 1),

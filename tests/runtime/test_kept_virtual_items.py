@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
-from lpgcn.data import Ids
+from lpgcn.data import Ids, Interactions
+from lpgcn.data.splitting import ratio_split
 from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
+from lpgcn.protocol.wire.reading import pack_numbers
 from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems, KeptVirtualItemsError
 from lpgcn.runtime.runs.passengers import CarryingError, ClientSeeds
 
@@ -84,8 +86,56 @@ def test_who_was_drawn_once_is_listed_as_long_as_there_is_room(
 
 
 def stored(path: Path) -> list[str]:
-    users: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())["users"]
-    return users["alice"]
+    users: dict[str, dict[str, list[str]]] = msgspec.json.decode(path.read_bytes())["users"]
+    return users["alice"]["virtual"]
+
+
+def split_anew(ids: Ids, own: set[int], *, seed: int) -> Profile:
+    """As `join` does when it starts: the person's items as they are now, split by their number."""
+    items = np.array(sorted(ids.index_of(item) for item in own), dtype=np.int64)
+    pairs = Interactions.from_pairs(np.zeros_like(items), items, 1, len(ids))
+    train, valid, test = ratio_split(pairs, (0.6, 0.2, 0.2), seed)
+    return Profile(
+        index=0, n_users=9, n_items=len(ids), config=Config(virtual_items="1.0x"), seed=0,
+        private_seed=seed, train=pack_numbers(train.items), valid=pack_numbers(valid.items),
+        test=pack_numbers(test.items),
+    )  # fmt: skip
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 39), min_size=1, max_size=12), min_size=2, max_size=5),
+    st.integers(0, 2**32 - 1),
+)
+def test_nothing_leaves_a_list_but_what_left_the_data(history: list[set[int]], seed: int) -> None:
+    """A person's items grow, and are split anew: what was held out stays held out, and what was
+    listed stays on the list."""
+    ids, own, before = Ids.of(range(90)), set[int](), set[int | str]()
+    with TemporaryDirectory() as folder:
+        path, parts = Path(folder) / "alice.virtual-items", dict[int, str]()
+        for more in history:
+            own |= more
+            kept = KeptVirtualItems(path)
+            about = kept.remembered("alice", split_anew(ids, own, seed=seed), ids)
+            kept.save()
+            for part in ("train", "valid", "test"):
+                for item in about.items(part).tolist():
+                    assert parts.setdefault(item, part) == part
+            assert parts.keys() == own
+            real = about.items("train")
+            on_list = {*real.tolist(), *draw_virtual_items(about, real).tolist()}
+            assert on_list >= before
+            before = on_list
+
+
+def test_who_has_nothing_left_to_train_on_is_told(tmp_path: Path) -> None:
+    path, ids = tmp_path / "alice.virtual-items", Ids.of(range(30))
+    kept = KeptVirtualItems(path)
+    own = set(range(10))
+    about = kept.remembered("alice", split_anew(ids, own, seed=1), ids)
+    kept.save()
+    heldout = own - set(about.items("train").tolist())
+    with pytest.raises(KeptVirtualItemsError, match="'alice' were held out in earlier runs"):
+        KeptVirtualItems(path).remembered("alice", split_anew(ids, heldout, seed=1), ids)
 
 
 def test_only_their_owner_reads_them_and_nothing_new_writes_nothing(tmp_path: Path) -> None:
@@ -101,7 +151,7 @@ def test_only_their_owner_reads_them_and_nothing_new_writes_nothing(tmp_path: Pa
     assert path.stat().st_ino != before
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format":2,"users":{}}'])
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format":3,"users":{}}'])
 def test_a_file_that_cannot_be_read_is_not_begun_anew(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "alice.virtual-items"
     path.write_bytes(content)

@@ -41,5 +41,9 @@ class TooFewMembersError(ProtocolError):
     """A term of fewer members than a party wants to be one of."""
 
 
+class ChangedDataError(ProtocolError):
+    """A client that comes back to a run with other interactions or features."""
+
+
 class SuiteError(ProtocolError):
     """A table of keys that no client could keep to."""

@@ -129,6 +129,7 @@ class KeyHolder:
             private=self.private.reveal(),
             shared=secret,
             seed=seed,
+            data=about.digest,
             uploaded=reading.pack_numbers(listed[order]),
             root=self.root,
         )

@@ -96,6 +96,7 @@ class Party(Steps):
         content, what = device.checkpoints.read(number), f"checkpoint {number}"
         snapshot = unpacked(content, ClientSnapshot, what, version=FORMAT)
         standing, config = snapshot.standing, device.about.config
+        device.check_data(standing.data)
         sizes, owned = Sizes.of(config), len(standing.numbers("owned"))
         user = read_rows(snapshot.user, user_tables(config), sizes, 1)
         items = read_rows(snapshot.items, item_tables(config) if owned else [], sizes, owned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -11,7 +12,7 @@ from lpgcn.array_types import Int64
 from lpgcn.checkpoints import Checkpoints
 from lpgcn.config import Config
 from lpgcn.model.features import Features, unpacked
-from lpgcn.protocol.errors import TooFewMembersError
+from lpgcn.protocol.errors import ChangedDataError, TooFewMembersError
 from lpgcn.protocol.transcript import Opened
 
 
@@ -49,6 +50,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return f"client {self.index}"
 
+    @property
+    def digest(self) -> bytes:
+        """Of the user's own data: a run that began with them goes on with no others."""
+        found = sha256()
+        for part in (self.train, self.valid, self.test, self.features):
+            found.update(sha256(part).digest())
+        return found.digest()
+
     def items(self, part: str) -> Int64:
         return np.frombuffer(getattr(self, part), dtype="<u4").astype(np.int64)
 
@@ -73,6 +82,15 @@ class Device:
                 f"a term of {members}, expected {self.least_members} members or more: a sum over "
                 "fewer says too much about each of them, and nothing was sent; come back when "
                 "there are more, or give --least-members a smaller number if you agree"
+            )
+
+    def check_data(self, digest: bytes) -> None:
+        """Before it goes on in a term that began with data of this digest: owners know what was
+        real then, and a list with other items would tell which they are."""
+        if self.about.digest != digest:
+            raise ChangedDataError(
+                f"the data of {self.about.name} have changed since this run began, and nothing was "
+                "sent; bring back those that it began with, or take part in the next run"
             )
 
     def check_features(self) -> None:

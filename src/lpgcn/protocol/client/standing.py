@@ -29,7 +29,7 @@ from lpgcn.ragged import Ragged
 
 Nodes = npt.NDArray[np.void]
 """The state of some nodes, a row each (see `Sizes.node`)."""
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """S."""
     seed: int
     """The clients' own, which came with S."""
+    data: bytes
+    """The digest of the user's own data, as they were then."""
     uploaded: bytes
     """I_u ∪ I'_u in the order of their tokens."""
     root: bytes = b""

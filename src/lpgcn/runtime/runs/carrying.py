@@ -28,7 +28,7 @@ from lpgcn.model.kernels import Floats
 from lpgcn.protocol.client.client import Client
 from lpgcn.protocol.client.party import Party
 from lpgcn.protocol.client.profile import Profile
-from lpgcn.protocol.errors import ReplayedMessageError, TooFewMembersError
+from lpgcn.protocol.errors import ChangedDataError, ReplayedMessageError, TooFewMembersError
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.wire import encoding
 from lpgcn.runtime.crowd import warn_of_few
@@ -166,7 +166,7 @@ class Vehicle:
             if number not in self._accepted and encoding.header_of(request).phase == Phase.RESUME:
                 raise _LeavingError(_other_run(self._passengers[number].folder)) from None
             raise
-        except TooFewMembersError as error:
+        except (TooFewMembersError, ChangedDataError) as error:
             raise _LeavingError(error) from error
         self._accepted.add(number)
         return answer
@@ -215,7 +215,8 @@ def _model(
         n_users=1,
         n_items=len(ids),
     )
-    heldout = ids.indices_of([*one.parts["valid"], *one.parts["test"]])
+    own = ids.indices_of([item for items in one.parts.values() for item in items])
+    heldout = np.setdiff1d(own, seen)
     trained, besides = (
         Interactions.from_pairs(np.zeros(len(some), dtype=np.int64), some, 1, len(ids))
         for some in (seen, heldout)

@@ -1,15 +1,18 @@
-"""The virtual items of a carrier's users, kept for good.
+"""The virtual items of a carrier's users, kept for good, and which of their own are held out.
 
 Runs end, and the next one begins in new folders, with new seeds. Were virtual items drawn anew
-there, whoever sees both lists of one person would know that what they have in common is real. So
-they are remembered, by their ids, in a file that lies beside the credentials and outlives runs.
+there, whoever sees both lists of one person would know that what they have in common is real. Were
+a person's own items split anew, as they are when one more is among them, whoever sees both lists
+would know that what is gone was real. So both are remembered, by their ids, in a file that lies
+beside the credentials and outlives runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -21,17 +24,28 @@ from lpgcn.protocol.client.profile import Profile
 from lpgcn.protocol.client.user import draw_virtual_items
 from lpgcn.protocol.wire.reading import pack_numbers
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 class KeptVirtualItemsError(LpgcnError):
     """A file of virtual items that cannot be read."""
 
 
+Part = Literal["train", "valid", "test"]
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one user, by ids of items."""
+
+    virtual: list[str] = []
+    """In the order in which they were first listed."""
+    own: dict[str, Part] = {}
+    """The part that each was in when it first came."""
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
-    users: dict[str, list[str]]
-    """Ids of items, in the order in which they were first listed."""
+    users: dict[str, _Kept]
 
 
 class KeptVirtualItems:
@@ -46,14 +60,24 @@ class KeptVirtualItems:
         return cls(elsewhere or credentials.with_name(f"{name}.virtual-items"))
 
     def remembered(self, user: int | str, about: Profile, ids: Ids) -> Profile:
-        """The profile with this user's virtual items of all runs, those of this one included."""
-        before = self._users.get(str(user), [])
-        known = _indices(before, ids)
+        """The profile with this user's virtual items of all runs, those of this one included, and
+        its own items in the parts where they were before."""
+        kept = self._users.get(str(user), _Kept())
+        about = _in_their_parts(about, kept.own, ids)
+        if not about.train:
+            raise KeptVirtualItemsError(
+                f"all items of user {user!r} were held out in earlier runs, and what it trained on "
+                f"then is gone from its data: see {self._path}; a client needs an item to train on"
+            )
+        known = _indices(kept.virtual, ids)
         about = msgspec.structs.replace(about, virtual=pack_numbers(known))
         drawn = draw_virtual_items(about, about.items("train"))
         new = drawn[~np.isin(drawn, known)].tolist()
-        self._more = self._more or bool(new) or str(user) not in self._users
-        self._users[str(user)] = [*before, *(str(ids[item]) for item in new)]
+        virtual = [*kept.virtual, *(str(ids[item]) for item in new)]
+        own = {str(ids[item]): part for part in get_args(Part) for item in about.items(part)}
+        now = _Kept(virtual, {**kept.own, **own})
+        self._more = self._more or now != kept
+        self._users[str(user)] = now
         return msgspec.structs.replace(about, virtual=pack_numbers([*known, *new]))
 
     def save(self) -> None:
@@ -62,6 +86,16 @@ class KeptVirtualItems:
             content = msgspec.json.encode(_File(FORMAT, self._users))
             write_atomically(self._path, content, mode=0o600)
             self._more = False
+
+
+def _in_their_parts(about: Profile, before: Mapping[str, Part], ids: Ids) -> Profile:
+    """What is new is where the split has it."""
+    parts: dict[Part, list[int]] = {part: [] for part in get_args(Part)}
+    for part in get_args(Part):
+        for item in about.items(part).tolist():
+            parts[before.get(str(ids[item]), part)].append(item)
+    packed = {part: pack_numbers(sorted(items)) for part, items in parts.items()}
+    return msgspec.structs.replace(about, **packed)
 
 
 def _indices(items: list[str], ids: Ids) -> list[int]:
@@ -73,7 +107,7 @@ def _indices(items: list[str], ids: Ids) -> list[int]:
     return found
 
 
-def _read(path: Path) -> dict[str, list[str]]:
+def _read(path: Path) -> dict[str, _Kept]:
     if not path.exists():
         return {}
     try:
