@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lpgcn import files
 from lpgcn.files import StorageError, check_folder, check_output, growing, held, write_atomically
 
 
@@ -88,6 +89,28 @@ def test_a_file_that_grows_has_its_name_when_it_is_complete(tmp_path: Path) -> N
         file.write(bytes(10_000))
     assert path.read_bytes() == b"something"
     assert os.listdir(path.parent) == ["file"]
+
+
+def test_what_others_put_in_the_way_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with rights of its own, or a link to somewhere else, under the temporary name."""
+    monkeypatch.setattr(files, "_beside", lambda path: path.with_name(".foreseen"))
+    path, elsewhere = tmp_path / "secret", tmp_path / "elsewhere"
+    foreseen = tmp_path / ".foreseen"
+    for plant in (lambda: foreseen.write_bytes(b"old"), lambda: foreseen.symlink_to(elsewhere)):
+        plant()
+        with pytest.raises(StorageError, match=r"cannot write .*secret: File exists"):
+            write_atomically(path, b"new", mode=0o600)
+        assert not path.exists() and not elsewhere.exists()
+        foreseen.unlink()
+    write_atomically(path, b"new", mode=0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_is_made_to_be_held_has_its_mode(tmp_path: Path) -> None:
+    with held(tmp_path / "mine", mode=0o700):
+        assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_is_held_once_and_let_go_with_whoever_held_it(tmp_path: Path) -> None:

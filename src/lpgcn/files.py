@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ def write_atomically(
     The content may come in pieces. What fails, as on a full disk, leaves nothing behind. `mode`
     is subject to the umask.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _beside(path)
     _check_regular(path)
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if mode == 0o600 else 0o777)
@@ -36,12 +37,12 @@ def write_atomically(
 @contextmanager
 def growing(path: Path) -> Iterator[BinaryIO]:
     """A file that is written bit by bit, and takes its name when it is complete."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _beside(path)
     _check_regular(path)
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as file:
+            with temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -53,14 +54,15 @@ def growing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """A folder that no other process holds, until this ends in whatever way.
+def held(folder: Path, *, mode: int = 0o777) -> Iterator[None]:
+    """A folder that no other process holds, until this ends in whatever way; made with this mode if
+    it is not there.
 
     Two processes that went on from one checkpoint would seal different messages under the same
     nonces.
     """
     with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         _hold(descriptor, folder)
@@ -117,9 +119,16 @@ def _check_regular(path: Path) -> None:
         )
 
 
+def _beside(path: Path) -> Path:
+    """A name that nobody could have foreseen, and that says whose it is."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
+
+
 def _write(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> None:
+    # What somebody else has put there, with rights or a link of its own, is never taken over.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with open(descriptor, "wb") as file:
             file.writelines((content,) if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())

@@ -13,13 +13,14 @@ import pytest
 from lpgcn.config import Config
 from lpgcn.data import Split, load
 from lpgcn.errors import LpgcnError
+from lpgcn.model.cooccurrence import Cooccurrence
 from lpgcn.protocol.server.server import Line, Server
 from lpgcn.runtime.estimation import some_users
 from lpgcn.runtime.hosts.nats.frames import VERSION, Welcome
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle
 from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
-from lpgcn.runtime.runs.passengers import passengers
+from lpgcn.runtime.runs.passengers import CarryingError, passengers
 
 CONFIG = Config(
     model="lightgcn", mode="federated", planner="cover", layers=1, dim=4, batch_size=64,
@@ -45,11 +46,15 @@ class Terms(CarryingEvents):
 class Bus:
     """A vehicle as the server's transport."""
 
-    def __init__(self, split: Split, config: Config, folder: Path, least_members: int) -> None:
+    def __init__(
+        self, split: Split, config: Config, folder: Path, least_members: int,
+        cooccurrence: Path | None = None,
+    ) -> None:  # fmt: skip
         self.events = Terms()
         self.vehicle = Vehicle(
             passengers(split, range(split.n_users), folder, seed=3), "bus",
-            Participation(least_members=least_members), events=self.events,
+            Participation(least_members=least_members, cooccurrence=cooccurrence),
+            events=self.events,
         )  # fmt: skip
         about = Prospectus(
             federation="films", config=config.changed(seed=0), clients=split.n_users,
@@ -94,3 +99,15 @@ def test_clients_are_warned_where_they_are_too_few_to_hide(
     assert bus.events.members == [USERS]
     assert [str(one.message)[:9] for one in seen] == [f"{USERS} clients"] * warns
     assert all("--least-members 32" in str(one.message) for one in seen)
+
+
+def test_no_file_that_the_server_names_is_opened(split: Split, tmp_path: Path) -> None:
+    """What goes together is read from the machine's own file, or the clients do not take part."""
+    theirs, own = tmp_path / "theirs", tmp_path / "own.npz"
+    Cooccurrence.counted(split.train.by_user, split.n_items).write(own)
+    config = CONFIG.changed(virtual_items="2", virtual_draw="coherent", cooccurrence=str(theirs))
+    with pytest.raises(CarryingError, match="give --cooccurrence FILE"):
+        Bus(split, config, tmp_path / "without", USERS)
+    bus = Bus(split, config, tmp_path / "with", USERS, cooccurrence=own)
+    begin(split, config, bus)
+    assert bus.events.members == [USERS] and not theirs.exists()

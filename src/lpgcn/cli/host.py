@@ -11,6 +11,7 @@ import click
 
 from lpgcn.cli.options import (
     SectionedCommand,
+    cooccurrence_option,
     field_options,
     least_members_option,
     source_asked,
@@ -67,6 +68,7 @@ Example:
     "compared; otherwise every client draws its own.",
 )
 @virtual_items_option
+@cooccurrence_option
 @least_members_option
 @suite_option
 @log_json_option
@@ -80,6 +82,7 @@ def host(
     state: Path,
     experiment_seed: int | None,
     virtual_items: Path | None,
+    cooccurrence: Path | None,
     least_members: int,
     suite: SuiteName,
     log_json: bool,
@@ -109,13 +112,14 @@ def host(
         kept = None
         if experiment_seed is None:
             kept = KeptVirtualItems.beside(credentials_file, name, virtual_items)
-        participation = Participation(suite, least_members, items, kept)
+        participation = Participation(suite, least_members, items, kept, cooccurrence)
         keep_freed_memory()
         # Clients live as long as this process: looking for garbage among a million live objects
         # would only take time, so that it is done seldom.
         gc.set_threshold(100_000, 50, 1000)
         # Several hosts may have their users' folders in one place.
-        with held(state / f".{name}"):
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with held(state / f".{name}", mode=0o700):
             text, vehicle = carried(log, name, options, people, participation)
     if as_json:
         print_json({"clients": len(vehicle.clients), "text": text, "state": str(state)})

@@ -10,6 +10,7 @@ import click
 
 from lpgcn.cli.options import (
     SectionedCommand,
+    cooccurrence_option,
     data_asked,
     field_options,
     least_members_option,
@@ -61,6 +62,7 @@ Examples:
     help="This client's own folder: keys, checkpoints, and at the end its model.",
 )
 @virtual_items_option
+@cooccurrence_option
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
 @least_members_option
 @suite_option
@@ -74,6 +76,7 @@ def join(
     train: str,
     state: Path,
     virtual_items: Path | None,
+    cooccurrence: Path | None,
     k: int,
     least_members: int,
     suite: SuiteName,
@@ -102,10 +105,10 @@ def join(
             )
         own_name, options = connect_options(credentials_file, broker, name, state)
         kept = KeptVirtualItems.beside(credentials_file, own_name, virtual_items)
-        participation = Participation(suite, least_members, items, kept)
+        participation = Participation(suite, least_members, items, kept, cooccurrence)
         (user,) = passengers(split, [0], state)
         alone = replace(user, wish=None, folder=state)
-        with held(state):
+        with held(state, mode=0o700):
             text, vehicle = carried(log, own_name, options, [alone], participation)
         if log is None and not as_json:
             say(text)

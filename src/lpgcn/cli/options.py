@@ -177,6 +177,12 @@ virtual_items_option = click.option(
     help="File that remembers virtual items for the next run: NAME.virtual-items beside the "
     "credentials, if not given.",
 )
+cooccurrence_option = click.option(
+    "--cooccurrence",
+    type=click.Path(path_type=Path),
+    help="What goes together, where the federation draws virtual items so: the public file that "
+    "its operator names, on this machine.",
+)
 least_members_option = click.option(
     "--least-members",
     type=click.IntRange(min=LEAST_MEMBERS),

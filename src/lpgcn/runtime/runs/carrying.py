@@ -17,7 +17,7 @@ import numpy as np
 
 from lpgcn.array_types import Int64
 from lpgcn.checkpoints import InFolder
-from lpgcn.config import SuiteName
+from lpgcn.config import Config, SuiteName
 from lpgcn.data import Ids, Interactions
 from lpgcn.data.features import FeatureRows
 from lpgcn.errors import LpgcnError
@@ -74,6 +74,23 @@ class Participation:
     """Public: those of the federation's catalogue."""
     kept: KeptVirtualItems | None = None
     """Without it virtual items are drawn for this run alone, as in an experiment."""
+    cooccurrence: Path | None = None
+    """A file of this machine: none that the server names is ever opened."""
+
+    def settings(self, config: Config) -> Config:
+        """The federation's, as far as these clients agree with them."""
+        if config.suite != self.suite:
+            raise CarryingError(
+                f"the server's suite is {config.suite!r}, expected {self.suite!r}, which "
+                "protects other things: see docs/PRIVACY.md, and give --suite if you agree"
+            )
+        if config.virtual_draw == "coherent" and self.cooccurrence is None:
+            raise CarryingError(
+                "the federation draws virtual items from what goes together; give --cooccurrence "
+                "FILE, the public one that its operator names"
+            )
+        own = None if self.cooccurrence is None else str(self.cooccurrence)
+        return config.changed(cooccurrence=own)
 
 
 class Vehicle:
@@ -109,11 +126,7 @@ class Vehicle:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CarryingError(f"the server's welcome cannot be read: {error}") from error
         how = self._participation
-        if about.config.suite != how.suite:
-            raise CarryingError(
-                f"the server's suite is {about.config.suite!r}, expected {how.suite!r}, which "
-                "protects other things: see docs/PRIVACY.md, and give --suite if you agree"
-            )
+        about = msgspec.structs.replace(about, config=how.settings(about.config))
         self.about, features = about, self._public_features(about)
         for number, index in welcome.indices.items():
             one = self._passengers[number]

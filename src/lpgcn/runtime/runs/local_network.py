@@ -77,13 +77,15 @@ class LocalNetwork:
         return Broker(self.federation.config, log=self.folder / "broker.log")
 
     def host_command(self, number: int, config: Config) -> list[str]:
-        users = self.users(number)
+        users, besides = self.users(number), list[str]()
+        if config.cooccurrence is not None:
+            besides = ["--cooccurrence", config.cooccurrence]
         return [
             sys.executable, "-P", "-m", "lpgcn", "host", *self._source.flags(),
             "--users", f"{users.start}-{users.stop - 1}",
             "--credentials", str(self.credentials(self.names[number])),
             "--state", str(self.clients), "--experiment-seed", str(config.seed),
-            "--suite", config.suite,
+            "--suite", config.suite, *besides,
         ]  # fmt: skip
 
     def start_host(self, number: int, config: Config) -> subprocess.Popen[bytes]:
