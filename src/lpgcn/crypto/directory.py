@@ -2,8 +2,8 @@
 
 Leaves are the keys in the order of their bytes, which says nothing about whose they are. An *entry*
 is a key with the proof that it is a leaf: its position and the hashes beside its way to the root.
-A server that gives two clients different directories gives them different roots (RFC 6962 has the
-same construction, with the same distinction of leaves and nodes).
+A server that gives two clients different directories gives them different roots. Leaves and nodes
+are told apart as in RFC 6962; a level with an odd number of nodes is filled up with an empty one.
 """
 
 from __future__ import annotations

@@ -225,8 +225,8 @@ def group_count(config: Config, n_clients: int) -> int:
 
 
 def groups(config: Config, n_clients: int, term: int = 0) -> Int64:
-    """The group of every client, at random, of about equal sizes; other ones in every term, so that
-    two sums never differ by one client alone."""
+    """The group of every client, at random, of about equal sizes; other ones in every term, so
+    that, where there are several, two sums do not differ by one client alone."""
     count = group_count(config, n_clients)
     group = np.empty(n_clients, dtype=np.int64)
     group[permutation(config.seed, Purpose.GROUP, n_clients, term)] = (
