@@ -24,8 +24,8 @@ from lpgcn.protocol.wire.fields import (
     Selection,
     Stored,
     Summed,
+    SummedRows,
     TableRows,
-    Totals,
 )
 from lpgcn.ragged import Ragged
 
@@ -186,7 +186,7 @@ ONE = Ragged(np.array([0, 1]), np.zeros(1, dtype=np.int64))
         Packed(ONE),
         Flag(np.array([True])),
         Stored("here", 1),
-        Totals("sums", np.array([0]), 1, Selection(ONE, np.array([True])), 1),
+        SummedRows("sums", np.array([0]), 1, Selection(ONE, np.array([True])), 1),
     ],
     ids=lambda field: type(field).__name__,
 )
@@ -236,7 +236,7 @@ def test_totals_are_the_sums_of_what_all_groups_said(
     flags = np.array(data.draw(st.lists(st.booleans(), min_size=99, max_size=99)))
     chosen = Selection(ids, flags[: len(ids.values)])
     places = np.array([place for places in about for place in places], dtype=np.int64)
-    down = Totals("sums", places, table_rows, chosen, dim)
+    down = SummedRows("sums", places, table_rows, chosen, dim)
     for _ in range(2):
         check_lengths(down, stores, len(ids))
         for client in range(len(ids)):

@@ -42,7 +42,7 @@ from lpgcn.protocol.wire import encoding, reading, sizes
 from lpgcn.protocol.wire import messages as m
 from lpgcn.protocol.wire.encoding import VERSION as WIRE_VERSION
 from lpgcn.protocol.wire.encoding import Header
-from lpgcn.protocol.wire.fields import Present, Selection, Stores, Summed, Totals
+from lpgcn.protocol.wire.fields import Present, Selection, Stores, Summed, SummedRows
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, words
@@ -472,7 +472,7 @@ def answers_of_groups() -> Vector:
         sent = np.array([1 << 62, -client, client, 1], dtype="<i8")
         up.read(stores, client, sent.tobytes(), "answers")
     owned = Selection(Ragged(np.array([0, 2, 3]), np.array([0, 2, 1])), np.array([True] * 3))
-    down = Totals("answers", np.array([2, 0, 2, 1]), 3, owned, 2)
+    down = SummedRows("answers", np.array([2, 0, 2, 1]), 3, owned, 2)
     return [down.fill(stores, client).hex() for client in range(2)]
 
 

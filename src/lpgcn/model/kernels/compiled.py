@@ -31,7 +31,7 @@ from lpgcn.model.kernels.sums import (
     AHEAD,
     COLUMNS,
     WIDE,
-    RunningTotals,
+    Totals,
     ask_for_columns,
     reduce_rows,
     totals_of,
@@ -187,7 +187,7 @@ class Compiled:
         present: Bits | None = None,
         weights: Floats | None = None,
         steps: float = 1.0,
-        totals: RunningTotals = WIDE,
+        totals: Totals = WIDE,
     ) -> npt.NDArray[Any]:
         d = rows.shape[1]
         offsets, values = segments.offsets, segments.values

@@ -4,7 +4,7 @@
 
 A sum of rows waits for the memory that the rows lie in. So its running totals stay in registers,
 and the rows that come next are asked for in advance. Registers hold twice as many totals of 32 bits
-as of 64: 32-bit rows are added up in 32 bits, as many at a time as surely fit (`RunningTotals`).
+as of 64: 32-bit rows are added up in 32 bits, as many at a time as surely fit (`Totals`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _compiled = njit(nogil=True, cache=True, error_model="numpy")
 _inlined = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 
 
-class RunningTotals(NamedTuple):
+class Totals(NamedTuple):
     """How a sum runs: `at_once` entries in numbers like `running`, then all these in ones like
     `whole`. Only their types are looked at."""
 
@@ -46,10 +46,10 @@ class RunningTotals(NamedTuple):
     at_once: int
 
 
-WIDE = RunningTotals(np.int64(0), np.int64(0), 2**62)
+WIDE = Totals(np.int64(0), np.int64(0), 2**62)
 
 
-def totals_of(segments: Ragged, rows: Integers, largest: int | None) -> RunningTotals:
+def totals_of(segments: Ragged, rows: Integers, largest: int | None) -> Totals:
     """Of 32 bits where they are known to fit. All sums are whole numbers below 2^53, for which
     float64 is exact and needs the fewest conversions."""
     if rows.dtype != np.int32 or largest is None:
@@ -58,7 +58,7 @@ def totals_of(segments: Ragged, rows: Integers, largest: int | None) -> RunningT
     longest = int(segments.lengths.max(initial=0))
     if at_once < LEAST_AT_ONCE or longest * largest >= 2**53:
         return WIDE
-    return RunningTotals(np.int32(0), np.float64(0), at_once)
+    return Totals(np.int32(0), np.float64(0), at_once)
 
 
 @intrinsic

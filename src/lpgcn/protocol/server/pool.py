@@ -13,7 +13,15 @@ from lpgcn.model.batches import PooledBatch
 from lpgcn.protocol.server.loss import LossRounds
 from lpgcn.protocol.server.topology import Scope, Topology
 from lpgcn.protocol.suite import Kind
-from lpgcn.protocol.wire.fields import Fields, Packed, Present, Selection, Summed, TableRows, Totals
+from lpgcn.protocol.wire.fields import (
+    Fields,
+    Packed,
+    Present,
+    Selection,
+    Summed,
+    SummedRows,
+    TableRows,
+)
 from lpgcn.protocol.wire.sizes import Sizes
 from lpgcn.ragged import Ragged, flags
 
@@ -58,5 +66,5 @@ class PoolRounds(LossRounds):
         return {
             **super().loss_rows,
             "answered": Present(answered),
-            "answers": Totals("answers", about, topology.n_items, answered, self._sizes.dim),
+            "answers": SummedRows("answers", about, topology.n_items, answered, self._sizes.dim),
         }

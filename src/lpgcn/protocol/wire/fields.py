@@ -194,7 +194,7 @@ class Summed(Field):
 
 
 @dataclass(frozen=True)
-class Totals(Field):
+class SummedRows(Field):
     """What was summed, in rows of d numbers: row r is about row `about[r]` of a table, of which
     each client gets those rows that are its own."""
 
