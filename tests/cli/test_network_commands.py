@@ -299,13 +299,18 @@ def test_virtual_items_are_kept_beside_the_credentials(finished: Finished) -> No
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         users = json.loads(path.read_text())["users"]
         assert users.keys() == ({"mother", "father"} if name == "family" else {name})
-        assert all(len(set(items)) == 3 and set(items) < set(ITEMS) for items in users.values())
+        for kept in users.values():
+            assert len(set(kept["virtual"])) == 3 and set(kept["virtual"]) < set(ITEMS)
+            assert set(kept["own"]) < set(ITEMS) and "train" in kept["own"].values()
     saved = InFolder(finished.field.folder / "alice")
     snapshot = msgspec.msgpack.decode(saved.read(saved.numbers()[-1]), type=ClientSnapshot)
     uploaded = {ITEMS[item] for item in np.frombuffer(snapshot.standing.uploaded, "<u4")}
     kept = json.loads((finished.field.folder / "alice.virtual-items").read_text())["users"]["alice"]
-    assert uploaded >= set(kept)
-    assert uploaded - set(kept) <= set(items_of(3))
+    assert uploaded >= set(kept["virtual"])
+    real = uploaded - set(kept["virtual"])
+    assert (
+        real == {item for item, part in kept["own"].items() if part == "train"} <= set(items_of(3))
+    )
 
 
 # What a server shows.
