@@ -26,18 +26,22 @@ from click.testing import CliRunner, Result
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.cli import main
+from lpgcn.cli.carrying_display import connect_options
 from lpgcn.cli.logs import telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
+from lpgcn.files import held
 from lpgcn.protocol.client.standing import ClientSnapshot
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.crowd import warn_of_small_change
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.connection import Connection
-from lpgcn.runtime.hosts.nats.credentials import Credentials
+from lpgcn.runtime.hosts.nats.credentials import Credentials, CredentialsError
+from lpgcn.runtime.hosts.nats.enrolment import accept_enrolment, request_enrolment
+from lpgcn.runtime.hosts.nats.jwt import Nkey, NkeyKind
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.local_network import HostError, LocalNetwork
 from lpgcn.runtime.runs.run_folder import Progress, Run
@@ -692,6 +696,36 @@ def test_an_invitation_needs_a_name(field: Field, mine: Path, tmp_path: Path) ->
     field.made.invite().save(path)
     done = join(path, mine, "--state", tmp_path / "me")
     assert done.exit_code == 2 and "--name" in done.stderr
+
+
+def test_who_came_by_an_invitation_comes_again_when_it_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, state = tmp_path / "one.invitation", tmp_path / "alice"
+    folder = FederationFolder.create(tmp_path / "fed")
+    invitation, key = folder.invite(days=3), Nkey.generate(NkeyKind.USER)
+    invitation.save(path)
+    request = request_enrolment(invitation, "alice", key)
+    reply = folder.desk().answer(request, invitation.name)
+    accept_enrolment(invitation, request, key, reply).save(state / "own.credentials")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 4 * 24 * 3600)
+    with pytest.raises(CredentialsError, match="expired"):
+        connect_options(path, None, "alice", tmp_path / "elsewhere")
+    assert connect_options(path, None, "alice", state)[0] == "alice"
+
+
+def test_a_federation_has_one_server_at_a_time(tmp_path: Path) -> None:
+    """The second one would take the clients away from the first."""
+    federation, catalogue = FederationFolder.create(tmp_path / "fed"), tmp_path / "catalogue.txt"
+    catalogue.write_text("\n".join(ITEMS))
+    with held(federation.path):
+        done = lpgcn(
+            "serve", "--federation", federation.path, "--catalogue", catalogue, "--clients", 2,
+            "--state", tmp_path / "run",
+        )  # fmt: skip
+    assert done.exit_code == 2 and "fed is used by another process" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_up_writes_over_nothing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lpgcn.checkpoints import InMemory
@@ -219,6 +220,20 @@ def test_newcomers_alone_do_not_go_on_with_a_run(split: Split) -> None:
     trial.network.coming = [1]
     assert trial.engine.resume(1)
     assert trial.members == [1, 5, 6, 7]
+
+
+def test_a_run_whose_items_would_be_lost_waits_for_an_heir() -> None:
+    """Half of the members, on one machine, are gone, and with them all copies of some items."""
+    half, whole = set(range(20)), some_users(load("demo"), 40, 0)
+    trial = Trial(whole, 40, on_missing="leave").begun()
+    trial.network.here, trial.network.asked = set(half), set()
+    assert not trial.engine.server.is_all_with(np.array(sorted(half)))
+    with pytest.raises(StillWaitingError):
+        trial.engine.resume(1)
+    assert not trial.network.asked
+    trial.network.coming = list(range(20, 40))
+    trial.engine.resume(1)
+    assert half < set(trial.members)
 
 
 @pytest.mark.parametrize(("least", "warns"), [(1, False), (2, True)])

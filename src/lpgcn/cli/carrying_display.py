@@ -184,16 +184,17 @@ def connect_options(
         found = Credentials.load(place)
         return found if broker is None else found.at(broker)
 
-    credentials, own = load(path), state / "own.credentials"
+    own = state / "own.credentials"
+    if own.exists() and Credentials.read(path).role == "invited":
+        # The invitation may have expired since it was used.
+        path = own
+    credentials = load(path)
     if credentials.role == "invited":
-        if own.exists():
-            credentials = load(own)
-        elif name is None:
+        if name is None:
             raise click.UsageError(f"{path} is an invitation: say with --name who you are.")
-        else:
-            # Kept before anybody is asked: who is stopped in the middle asks again with this key.
-            key = _kept_key(state / "own.seed")
-            credentials = asyncio.run(enrol(credentials, name, key=key))
-            credentials.save(own)
-            (state / "own.seed").unlink()
+        # Kept before anybody is asked: who is stopped in the middle asks again with this key.
+        key = _kept_key(state / "own.seed")
+        credentials = asyncio.run(enrol(credentials, name, key=key))
+        credentials.save(own)
+        (state / "own.seed").unlink()
     return credentials.name, credentials.connect_options()

@@ -26,6 +26,7 @@ from lpgcn.cli.terminal import (
     summary_report,
 )
 from lpgcn.config import Config
+from lpgcn.files import held
 from lpgcn.terms import LEAST_MEMBERS
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ def serve(
             config = config.changed(seed=secret_seed(state))
         federation, items = FederationFolder(folder), PublicCatalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
+        # A second server of one federation would take the first one's clients away.
+        stack.enter_context(held(federation.path))
         serving = Serving(
             clients, silence, on_missing, checkpoint_every,
             least_members=least_members, least_change=least_change,

@@ -291,6 +291,19 @@ def test_who_is_revoked_is_thrown_out_and_stays_out(federation: Federation) -> N
     assert "Authorization Violation" in refused(bob)
 
 
+def test_who_was_enrolled_by_a_clock_that_was_ahead_is_thrown_out_all_the_same(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker compares the time of the revocation with that of the token."""
+    now = time.time()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now + 600)
+        alice = federation.folder.enrol("alice")
+    federation.folder.revoke("alice")
+    federation.broker.reload()
+    assert "Authorization Violation" in refused(alice)
+
+
 def test_a_revoked_server_has_new_credentials(federation: Federation) -> None:
     before = federation.server
     federation.folder.revoke("server")

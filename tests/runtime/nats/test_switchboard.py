@@ -173,11 +173,11 @@ class Net:
     def __init__(self, broker: PlainBroker, path: Path, ends: list[Callable[[], None]]) -> None:
         self.broker, self.path, self.ends = broker, path, ends
 
-    def board(self, **more: Any) -> tuple[Switchboard, Noticed]:
+    def board(self, about: bytes = b"%d", **more: Any) -> tuple[Switchboard, Noticed]:
         noticed = Noticed()
         options = {"retry": 0.5, "patience": SECONDS, "ping_seconds": 0.3, **more}
         board = Switchboard(
-            self.broker.options, lambda index: b"%d" % index, Roster(self.path), events=noticed,
+            self.broker.options, lambda index: about % index, Roster(self.path), events=noticed,
             **options,
         )  # fmt: skip
         self.ends.append(board.close)
@@ -694,6 +694,20 @@ def test_a_restarted_server_finds_the_carriers_by_roll_call(net: Net) -> None:
     assert board.wait_for(5, timeout=SECONDS) == before
     assert running.welcomes == 1
     assert dict(board.call(bodies(5).items())) == bodies(5)
+
+
+def test_clients_are_made_anew_when_the_server_says_something_else(net: Net) -> None:
+    """It was stopped while it gathered its members, and began another run: with the settings of the
+    first one they would answer what it does not understand."""
+    board, _ = net.board()
+    running = net.carrier("a", range(5))
+    board.wait_for(5, timeout=SECONDS)
+    assert dict(board.call(bodies(5).items())) == bodies(5)
+    board.close()
+    board, _ = net.board(b"another run %d")
+    board.wait_for(5, timeout=SECONDS)
+    assert dict(board.call(bodies(5).items())) == bodies(5)
+    assert running.welcomes == 2
 
 
 def test_a_beat_of_somebody_unknown_is_answered_by_a_roll_call(net: Net) -> None:

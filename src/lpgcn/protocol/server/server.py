@@ -25,7 +25,7 @@ from lpgcn.protocol.errors import MalformedMessageError, UnexpectedMessageError
 from lpgcn.protocol.ledger import Ledger, Traffic
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.caller import Caller, Line, Transport, Watch
-from lpgcn.protocol.server.estates import FormerTerm, draw_heirs
+from lpgcn.protocol.server.estates import FormerTerm, LostItemsError, draw_heirs
 from lpgcn.protocol.server.script import Script, resuming
 from lpgcn.protocol.server.term import CurrentTerm, Planner, begin_term, key_client
 from lpgcn.protocol.server.topology import Topology
@@ -102,6 +102,14 @@ class Server:
         server = Server(self._config, *made)
         server.steps = self._steps_before
         return server
+
+    def is_all_with(self, members: Int64) -> bool:
+        """Whether these, as owners or heirs, have the state of all items at the last checkpoint."""
+        try:
+            self._former().openers(members)
+        except LostItemsError:
+            return False
+        return True
 
     def _former(self) -> FormerTerm:
         stores = self._caller.stores

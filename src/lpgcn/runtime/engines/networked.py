@@ -137,12 +137,14 @@ class Networked(Federation):
 
     def _following(self, number: int, present: Mapping[int, Presence]) -> list[int]:
         """Who goes on from a checkpoint with those who are present: all members, or those of them
-        that are left and, as there is a new term anyway, all newcomers. Nobody, if no member is
-        left, for the items would be lost."""
+        that are left and, as there is a new term anyway, all newcomers. Nobody, if those who are
+        left have not the state of all items, for it would be lost."""
         members = set(self._members.tolist())
         able = self._able(number, sorted(members & present.keys()), present)
-        if not able or len(able) == len(members):
+        if len(able) == len(members):
             return able
+        if not self.server.is_all_with(np.array(able, dtype=np.int64)):
+            return []
         return sorted({*able} | present.keys() - members)
 
     def _able(self, number: int, members: list[int], present: Mapping[int, Presence]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
-from lpgcn.terms import LEAST_MEMBERS, write_terms
+from lpgcn.terms import LEAST_MEMBERS, read_terms, write_terms
 
 _log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
@@ -115,6 +115,7 @@ def serve(
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
     if (folder / "config.toml").exists():
         _check_same(run_folder, run)
+        serving = _as_begun(serving, run_folder)
         if summary := run_folder.summary():
             # A server that was killed at the very end may not have told everybody.
             with open_board(federation, config, catalogue, options, folder, serving) as board:
@@ -213,6 +214,14 @@ def planner_over_network(config: Config, progress: Progress | None = None) -> Pl
         return make_plan(graph, options, config.seed, progress)
 
     return plan
+
+
+def _as_begun(serving: Serving, folder: RunFolder) -> Serving:
+    """With as many clients as the run began with: their number decides how large initial vectors
+    are, those of who joins later, too."""
+    if not folder.terms.exists():
+        return serving
+    return replace(serving, clients=len(read_terms(folder.terms)[0].members))
 
 
 def _check_same(folder: RunFolder, run: Run) -> None:

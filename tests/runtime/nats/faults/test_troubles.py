@@ -347,3 +347,23 @@ def test_another_one_is_killed_while_one_is_left_behind(
     field.wait(lambda: all(party.status == 0 for party in others), "the end of the run")
     check(field)
     assert 14 not in field.terms()[-1].members
+
+
+@pytest.mark.slow
+def test_a_server_that_is_started_with_another_number_of_clients_goes_on_as_it_began(
+    field_of: Make, check: Check
+) -> None:
+    """How large the initial vectors of who joins later are depends on the first number."""
+    settings = {"model": "lightgcn", "epochs": 6}
+    hosts = {"host-0": range(8), "host-1": range(8, 14)}
+    field = field_of(first=14, settings=settings, hosts=hosts)
+    server = field.parties["server"]
+    field.start("server", *hosts)
+    field.when(Phase.CHECKPOINT, lambda: server.send(signal.SIGKILL), nth=14 + 3)
+    server.process.wait()
+    server.arguments[server.arguments.index("--clients") + 1] = "4"
+    server.start()
+    field.start_in_time("join-14")
+    everybody = [field.parties[name] for name in ("server", "join-14", *hosts)]
+    field.wait(lambda: all(party.status == 0 for party in everybody), "the end")
+    check(field)

@@ -145,9 +145,12 @@ class FederationFolder:
                 raise FederationError(
                     f"{name!r} is no member of {self.about.name}; members.json has all names"
                 )
-            key = book.members[name].key
+            member = book.members[name]
             # Somebody revoked before stays so from then on; the broker's file is written anyhow.
-            return book if key in book.revoked else book.without(key, now)
+            if member.key in book.revoked:
+                return book
+            # A token that was signed by a clock ahead of this one is void as well.
+            return book.without(member.key, max(now, member.issued))
 
         member = self.registry.change(change, then=self._write_config).members[name]
         if name == SERVER:

@@ -77,6 +77,7 @@ class Carrier:
         self._up = f"up.{name}.{self.session}"
         self._handlers: Mapping[int, Handler] = {}
         self._indices: dict[int, int] = {}
+        self._about = b""
         self._events = events or CarrierEvents()
         self._inbox: SimpleQueue[Request | f.Down | Exception | None] = SimpleQueue()
         self._assembler = f.Assembler()
@@ -157,18 +158,18 @@ class Carrier:
         self._post([(f"{self._up}.hello", piece) for piece in pieces])
 
     def _enter(self, welcome: f.Welcome) -> None:
-        """The clients are kept, unless they have become others."""
+        """The clients are kept, unless they have become others, or the federation has."""
         if welcome.version != f.VERSION:
             raise RefusedError(
                 f"the server speaks version {welcome.version}, this is {f.VERSION}: update"
             )
-        if welcome.indices != self._indices:
+        if (welcome.indices, welcome.about) != (self._indices, self._about):
             self._handlers = self._admit(welcome)
             if self._handlers.keys() != welcome.indices.keys():
                 raise LpgcnError(
                     f"{len(welcome.indices)} clients were welcomed, {len(self._handlers)} were made"
                 )
-            self._indices = dict(welcome.indices)
+            self._indices, self._about = dict(welcome.indices), welcome.about
         self._events.welcomed(welcome.indices)
 
     def _answer(self, number: int, request: int, body: bytes) -> None:

@@ -49,8 +49,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The certificate, PEM, of who signed the broker's; empty where there is no TLS."""
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read and check a file; one that others may read is refused."""
+    def read(cls, path: Path) -> Self:
+        """Of a whole file, expired or not; one that others may read is refused."""
         content = read_private(path, "credentials")
         try:
             found = msgspec.json.decode(content, type=cls)
@@ -60,6 +60,12 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"{path} is not a whole credentials file: {error}; copy it again, or ask whoever "
                 "runs the federation for a new one"
             ) from None
+        return found
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Of a file, to be used now."""
+        found = cls.read(path)
         if found.expired():
             raise CredentialsError(
                 f"{path} expired on {found.expires:%Y-%m-%d %H:%M} UTC; ask whoever runs the "
