@@ -17,6 +17,7 @@ from lpgcn.methods.comparison.entries import Entry, entries
 from lpgcn.methods.comparison.results import (
     Figure,
     Outcome,
+    _tested,
     finished,
     paired_test,
     read_outcomes,
@@ -24,7 +25,7 @@ from lpgcn.methods.comparison.results import (
 )
 from lpgcn.methods.comparison.search import candidates, chosen
 from lpgcn.methods.method import MethodError
-from lpgcn.report.comparison_tables import latex, markdown
+from lpgcn.report.comparison_tables import latex, markdown, sentence
 from lpgcn.runtime.runs.run_folder import Summary
 from lpgcn.runtime.runs.saved_model import Recommender
 from lpgcn.runtime.runs.source import Source
@@ -273,17 +274,34 @@ def test_the_better_one_is_better_on_the_seeds_that_both_have(
         for (model, seed), recall in recalls.items()
         if model == "bpr" or seed in seeds
     ]
-    for one in found:
-        assert one.summary is not None
-        folder = one.entry.folder(tmp_path)
-        folder.mkdir(parents=True)
-        spread = 0.01 * (np.arange(10) % 3) * (1 + one.entry.config.seed)
-        noisy = one.summary.test["recall@20"] + (spread if one.entry.model == "bpr" else 0 * spread)
-        np.savez(folder / "test_users.npz", **{"recall@20": noisy})
-    test = paired_test(found, tmp_path, "recall@20")
+    for users in (29, 30):
+        for one in found:
+            assert one.summary is not None
+            folder = one.entry.folder(tmp_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            spread = 0.01 * (np.arange(users) % 3) * (1 + one.entry.config.seed)
+            noisy = one.summary.test["recall@20"] + spread * (one.entry.model == "bpr")
+            np.savez(folder / "test_users.npz", **{"recall@20": noisy})
+        test = paired_test(found, tmp_path, "recall@20")
+        assert (test is None) == (users == 29), "of so few a normal distribution says too much"
     assert test is not None
     assert (test.better, test.other) == expected
-    assert test.difference > 0
+    assert test.interval[0] < test.difference < test.interval[1] and test.difference > 0
+
+
+@pytest.mark.parametrize(
+    ("deviation", "text"),
+    [
+        (
+            0.03,
+            "a is better than b by Recall@5 (+0.0100, 95 %: +0.0041 to +0.0159, paired over 100",
+        ),
+        (0.3, "a and b cannot be told apart by Recall@5 (+0.0100, 95 %: -0.0488 to +0.0688, paire"),
+    ],
+)
+def test_no_difference_is_told_as_none_and_not_as_a_verdict(deviation: float, text: str) -> None:
+    noise = np.tile([1.0, -1.0], 50) * deviation * np.sqrt(99 / 100)
+    assert sentence(_tested("recall@5", "a", "b", 0.01 + noise)).startswith(text)
 
 
 def test_settings_for_all_go_to_those_who_have_them() -> None:

@@ -79,10 +79,13 @@ def comma_separated(rows: Sequence[ModelRow], metrics: Sequence[str]) -> str:
 
 
 def sentence(test: PairedTest) -> str:
-    verdict = "is" if test.p < 0.05 else "is not"
+    names = f"{test.better} is better than {test.other}"
+    if test.p >= 0.05:
+        names = f"{test.better} and {test.other} cannot be told apart"
+    low, high = test.interval
     return (
-        f"{test.better} {verdict} better than {test.other} by {metric_name(test.metric)} "
-        f"(+{test.difference:.4f}, paired over {test.users:,} users, p = {test.p:.2g})."
+        f"{names} by {metric_name(test.metric)} (+{test.difference:.4f}, 95 %: {low:+.4f} to "
+        f"{high:+.4f}, paired over {test.users:,} users, p = {test.p:.2g})."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -15,6 +16,11 @@ from lpgcn.methods.comparison.running import failure
 from lpgcn.methods.registry import described
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Run, RunFolder, Summary
 from lpgcn.runtime.runs.source import Source
+
+LEAST_TESTED: Final = 30
+"""Users whose differences have a mean that is distributed normally, as is usually taken."""
+NORMAL_95: Final = 1.959964
+"""So many deviations to either side hold 95 % of a normal distribution."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +89,7 @@ class PairedTest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether two models differ: the mean over these seeds of every user's metric, user by user.
 
     z = mean(d) / (s_d / √n) of the differences d of n users, and p its two-sided tail of the normal
-    distribution, which Student's is for hundreds of users.
+    distribution. That says too much about few users: below LEAST_TESTED there is no test.
     """
 
     metric: str
@@ -91,6 +97,8 @@ class PairedTest(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     users: int
     difference: float
+    interval: tuple[float, float]
+    """In which the difference is with a probability of 95 %."""
     p: float
 
 
@@ -168,7 +176,10 @@ def paired_test(outcomes: Sequence[Outcome], out: Path, metric: str) -> PairedTe
         pair = _on_equal_seeds(runs[ranked[0]], runs[other])
         if pair and pair[0][0].model != pair[1][0].model:
             means_of_users = [_user_means(entries, out, metric) for entries in pair]
-            if (difference := means_of_users[0] - means_of_users[1]).any():
+            difference = means_of_users[0] - means_of_users[1]
+            if len(difference) < LEAST_TESTED:
+                return None
+            if difference.any():
                 # On the seeds that both have, the other one may be ahead.
                 ahead = difference.mean() >= 0
                 better, worse = (ranked[0], other) if ahead else (other, ranked[0])
@@ -193,14 +204,15 @@ def _on_equal_seeds(
 
 
 def _tested(metric: str, better: str, other: str, difference: Float64) -> PairedTest:
-    spread = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    z = float(difference.mean()) / spread if spread else math.inf
+    mean, spread = float(difference.mean()), float(difference.std(ddof=1)) / len(difference) ** 0.5
+    z = mean / spread if spread else math.inf
     return PairedTest(
         metric=metric,
         better=better,
         other=other,
         users=len(difference),
-        difference=float(difference.mean()),
+        difference=mean,
+        interval=(mean - NORMAL_95 * spread, mean + NORMAL_95 * spread),
         p=math.erfc(abs(z) / math.sqrt(2)),
     )
 
