@@ -149,7 +149,7 @@ BPR: Final = Method(
 )
 FEDMF: Final = Method(
     name="fedmf",
-    summary="federated matrix factorisation, BPR (Chai et al., 2020)",
+    summary="federated matrix factorisation, BPR, with secure sums (after Chai et al., 2020)",
     fit=fit_fedmf,
     options=UserRounds,
     protects="Single gradients, by a secure sum; a client's vector never leaves it. Whoever sees "

@@ -152,7 +152,7 @@ def fit_fedncf(
 
 NCF: Final = Method(
     name="ncf",
-    summary="neural collaborative filtering with the BPR loss (He et al., 2017)",
+    summary="neural collaborative filtering: the perceptron, with BPR (He et al., 2017)",
     fit=fit_ncf,
     protects="Nothing: the data centre has all interactions.",
     uses=FACTORS | {"batch_size", "dtype"},
