@@ -326,7 +326,12 @@ class _Client(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         """nats-py hears nothing more after a subject that is no UTF-8, or after some headers; any
-        member can send those. Here subjects are ASCII, and nobody needs a reply or headers."""
+        member can send those. Here subjects are ASCII, and nobody needs a reply or headers.
+
+        A pong queues behind what a slow line still has to carry, so that a message, too, is a sign
+        of life.
+        """
+        self._pings_outstanding = 0
         if subject.isascii():
             await super()._process_msg(sid, subject, b"", data, b"")
 
