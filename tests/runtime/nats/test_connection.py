@@ -6,18 +6,41 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from queue import SimpleQueue
+from typing import Any, Protocol
 
 import pytest
 
-from lpgcn.runtime.hosts.nats import calls, configuration
-from lpgcn.runtime.hosts.nats.connection import Connection
+from lpgcn.runtime.hosts.nats import calls, configuration, connection
+from lpgcn.runtime.hosts.nats.authority import FederationFolder
+from lpgcn.runtime.hosts.nats.broker import Broker
+from lpgcn.runtime.hosts.nats.connection import Connection, UnauthorizedError, Watch
 
 SECONDS = 30.0
 """No test waits longer for anything."""
 LARGEST_WRITE = 64 << 20
 """Of nats-server, at once: 1024 pieces of 64 KiB."""
+
+
+class PlainBroker(Protocol):
+    options: dict[str, Any]
+
+    def start(self, *more: str) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Heard(Watch):
+    def __init__(self) -> None:
+        self.waits: SimpleQueue[str] = SimpleQueue()
+        self.errors: SimpleQueue[Exception] = SimpleQueue()
+
+    def waiting(self, reason: str, seconds: float) -> None:
+        self.waits.put(reason)
+
+    def failed(self, error: Exception) -> None:
+        self.errors.put(error)
 
 
 class Impostor:
@@ -74,12 +97,46 @@ def test_a_message_is_a_sign_of_life_where_no_pong_comes(
 ) -> None:
     """A pong queues behind everything that a slow line still has to carry."""
     broker = impostor(b"MSG x 1 2\r\nhi\r\n")
-    connection = Connection({"servers": [broker.url], "ping_interval": 0.05})
-    connection.open()
-    assert [broker.pings.get(timeout=SECONDS) for _ in range(6)] == [0] * 6
-    connection.close()
+    with closing(Connection({"servers": [broker.url], "ping_interval": 0.05})) as line:
+        line.open()
+        assert [broker.pings.get(timeout=SECONDS) for _ in range(6)] == [0] * 6
 
 
 def test_a_slow_line_has_time_for_the_largest_write_of_the_broker() -> None:
     [minutes] = re.findall(r'^write_deadline: "(\d+)m"$', configuration._BROKER, re.MULTILINE)
     assert 60 * int(minutes) >= LARGEST_WRITE / calls.SLOWEST_RATE
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_LONGEST_WAIT", 0.01)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_broker_that_does_not_want_us_any_more_is_asked_several_times(
+    plain_broker: PlainBroker,
+) -> None:
+    """Somebody may have started it with a configuration that is mended soon."""
+    heard = Heard()
+    with closing(Connection(plain_broker.options, heard)) as line:
+        line.open()
+        plain_broker.kill()
+        plain_broker.start("--auth", "secret")
+        assert isinstance(heard.errors.get(timeout=SECONDS), UnauthorizedError)
+    reasons = [heard.waits.get_nowait() for _ in range(heard.waits.qsize())]
+    assert sum("Authorization" in reason for reason in reasons) >= connection._REFUSALS - 1
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_who_is_revoked_is_told_so(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    folder, heard = FederationFolder.create(tmp_path / "federation", port=free_port()), Heard()
+    alice = folder.enrol("alice").connect_options()
+    with (
+        Broker(folder.config, log=tmp_path / "broker.log") as broker,
+        closing(Connection(alice, heard)) as line,
+    ):
+        line.open()
+        folder.revoke("alice")
+        broker.reload()
+        error = heard.errors.get(timeout=SECONDS)
+    assert isinstance(error, UnauthorizedError) and "refused the credentials" in str(error)
