@@ -140,3 +140,18 @@ def test_who_is_revoked_is_told_so(tmp_path: Path, free_port: Callable[[], int])
         broker.reload()
         error = heard.errors.get(timeout=SECONDS)
     assert isinstance(error, UnauthorizedError) and "refused the credentials" in str(error)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_mute_broker_does_not_hide_another_one(plain_broker: PlainBroker) -> None:
+    """The system takes connections to it, and nobody ever says a word."""
+    heard = Heard()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"nats://127.0.0.1:{mute.getsockname()[1]}"
+        options = {"connect_timeout": 2, "dont_randomize": True, **plain_broker.options}
+        options["servers"] = [url, *options["servers"]]
+        with closing(Connection(options, heard)) as line:
+            opening = threading.Thread(target=line.open, daemon=True)
+            opening.start()
+            opening.join(SECONDS)
+            assert not opening.is_alive() and heard.waits.qsize() == 1

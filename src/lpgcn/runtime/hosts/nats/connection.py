@@ -29,6 +29,7 @@ Batch = list[tuple[str, bytes]]
 """Subjects and payloads."""
 Receive = Callable[[str, bytes], None]
 
+CONNECT_SECONDS: Final = 5
 _FIRST_WAIT: Final = 0.2
 _LONGEST_WAIT: Final = 15.0
 _REFUSALS: Final = 8
@@ -256,7 +257,10 @@ class Connection:
             return servers[self._attempt % len(servers)], seconds
 
         # One attempt here, with what went wrong; afterwards, nats-py reconnects for ever.
-        options: dict[str, Any] = {"ping_interval": 10, **self._options}
+        options = {"ping_interval": 10, "connect_timeout": CONNECT_SECONDS, **self._options}
+        # It ends at the first broker that is mute, so that the next attempt begins at another one.
+        first = self._attempt % len(options["servers"])
+        options["servers"] = options["servers"][first:] + options["servers"][:first]
         options |= {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
         await client.connect(
             **options,
