@@ -1,4 +1,4 @@
-"""When a carrier says hello, on a clock of its own and without a broker."""
+"""A carrier without a broker: when it says hello, on a clock of its own, and what it keeps."""
 
 from __future__ import annotations
 
@@ -79,3 +79,16 @@ def test_who_missed_its_welcome_says_hello_though_it_is_asked_for_more(
 ) -> None:
     requests: Due = [(5.0 * n, (0, n, b"")) for n in range(1, 80)]
     assert len(hellos(requests)) >= 8
+
+
+@pytest.mark.parametrize("body", [bytes(f.CHUNK_BYTES + 1), b"short"])
+def test_parts_of_a_request_that_was_given_up_are_dropped(carrier: Carrier, body: bytes) -> None:
+    """Each client keeps its own; numbers of requests say nothing: a server may start again."""
+    for number, request in ((0, 9), (1, 8), (0, 7)):
+        [first, _] = f.cut(request, bytes(f.CHUNK_BYTES + 1))
+        carrier._hear(f"down.a.{carrier.session}.{number}", first)
+    assert carrier._assembler.held == 2 * (f.CHUNK_BYTES + f.PIECE_BYTES)
+    for frame in f.cut(3, body):
+        carrier._hear(f"down.a.{carrier.session}.0", frame)
+    assert carrier._assembler.held == f.CHUNK_BYTES + f.PIECE_BYTES
+    assert carrier._inbox.get_nowait() == (0, 3, body)

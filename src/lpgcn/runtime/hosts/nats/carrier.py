@@ -253,6 +253,7 @@ class Carrier:
         if last.isdecimal() and (int(last), part.request) in self._queued:
             self.repeated += 1
             return
+        self._assembler.forget_others(subject, part.request)
         try:
             body = self._assembler.add(subject, part)
         except f.OversizedBodyError as error:
