@@ -16,8 +16,9 @@ _RESET = struct.pack("ii", 1, 0)
 class Proxy:
     """Passes connections on to a port of this machine."""
 
-    def __init__(self, port: int) -> None:
-        self._port, self._open = port, threading.Lock()
+    def __init__(self, port: int, *, rate: int | None = None) -> None:
+        """`rate` is in bytes a second, from that port only."""
+        self._port, self._rate, self._open = port, rate, threading.Lock()
         self._sockets: list[socket.socket] = []
         self._flowing = threading.Event()
         self._flowing.set()
@@ -39,25 +40,39 @@ class Proxy:
             except OSError:
                 return
             try:
-                far = socket.create_connection(("127.0.0.1", self._port), 10)
+                far = self._connected()
             except OSError:
                 near.close()
                 continue
-            far.settimeout(None)
             for one in (near, far):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._open:
                 self._sockets += [near, far]
             self.connections += 1
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+            for source, target, rate in ((near, far, None), (far, near, self._rate)):
+                pumped = (source, target, rate)
+                threading.Thread(target=self._pump, args=pumped, daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def _connected(self) -> socket.socket:
+        far = socket.socket()
+        try:
+            if self._rate is not None:
+                # What is slow must not be hidden by a buffer; this is for before the connection.
+                far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CHUNK)
+            far.settimeout(10)
+            far.connect(("127.0.0.1", self._port))
+        except OSError:
+            far.close()
+            raise
+        far.settimeout(None)
+        return far
+
+    def _pump(self, source: socket.socket, target: socket.socket, rate: int | None) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(_CHUNK):
+            while data := source.recv(_CHUNK if rate is None else rate // 10):
                 self._flowing.wait()
-                if self.delay:
-                    time.sleep(self.delay)
+                if pause := self.delay if rate is None else len(data) / rate:
+                    time.sleep(pause)
                 target.sendall(data)
         for one in (source, target):
             with contextlib.suppress(OSError):

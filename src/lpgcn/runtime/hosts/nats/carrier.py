@@ -28,6 +28,8 @@ Handler = Callable[[bytes], bytes]
 Request = tuple[int, int, bytes]
 """A client's number, the request's, and its body."""
 
+_LONGEST_PAUSE: Final = 60.0
+"""Between two hellos."""
 _BATCH, _BATCH_BYTES, _BATCH_SECONDS = 48, 256 << 10, 0.005
 _TEXT: Final = 4000
 _PUBLIC: Final = (ProtocolError, CryptoError, DivergedError, f.FrameError)
@@ -83,6 +85,7 @@ class Carrier:
         self._assembler = f.Assembler()
         self._queued: set[tuple[int, int]] = set()
         self._hello_due = False
+        self._hellos, self._next_hello = 0, 0.0
         self._stopping = False
         self._batch: Batch = []
         self._batch_bytes, self._batch_begun = 0, 0.0
@@ -126,7 +129,7 @@ class Carrier:
             if self._batch and (self._inbox.empty() or self._batch_is_due()):
                 self._send_batch()
             try:
-                item = self._inbox.get(timeout=None if self._indices else self._hello_seconds())
+                item = self._inbox.get(timeout=None if self._indices else self._until_hello())
             except Empty:
                 self._say_hello()
                 continue
@@ -144,11 +147,19 @@ class Carrier:
                 raise item
         return ""
 
+    def _until_hello(self) -> float:
+        return max(0.0, self._next_hello - time.monotonic())
+
     def _hello_seconds(self) -> float:
-        return self._beat_seconds * secrets.SystemRandom().uniform(0.75, 1.25)
+        """Twice as long every time: each hello brings the whole catalogue, and a line that is too
+        slow for one would have to carry all of them."""
+        pause = min(_LONGEST_PAUSE, self._beat_seconds * 2.0 ** min(self._hellos, 10))
+        self._hellos += 1
+        return pause * secrets.SystemRandom().uniform(0.75, 1.25)
 
     def _say_hello(self) -> None:
         self._hello_due = False
+        self._next_hello = time.monotonic() + self._hello_seconds()
         offers = tuple(
             f.Offer(offer.number, offer.wish, tuple(self._checkpoints(offer.number)))
             for offer in self._offers
@@ -243,6 +254,7 @@ class Carrier:
         if last.isdecimal() and (int(last), part.request) in self._queued:
             self.repeated += 1
             return
+        self._assembler.forget_others(subject, part.request)
         try:
             body = self._assembler.add(subject, part)
         except f.OversizedBodyError as error:

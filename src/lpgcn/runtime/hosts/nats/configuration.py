@@ -23,7 +23,9 @@ port: {port}
 max_payload: 4MB
 # Whoever has more waiting is dropped; a message may have 1 GB, and is sent to slow lines, too.
 max_pending: 1280MB
-write_deadline: "30s"
+# One write has up to 64 MB, for which a line of 1 Mbit/s takes nine minutes. Whoever answers no
+# ping is sent nothing more after a minute, but has what was waiting for it kept for as long.
+write_deadline: "10m"
 ping_interval: "20s"
 authorization {{ timeout: 15 }}
 {tls}

@@ -29,8 +29,12 @@ Batch = list[tuple[str, bytes]]
 """Subjects and payloads."""
 Receive = Callable[[str, bytes], None]
 
+CONNECT_SECONDS: Final = 5
 _FIRST_WAIT: Final = 0.2
 _LONGEST_WAIT: Final = 15.0
+_REFUSALS: Final = 8
+"""Of credentials that were good before: so many take a quarter of a minute, in which whoever
+started the broker with another configuration may notice."""
 _PENDING_BYTES: Final = 512 << 20
 _FLUSH_SECONDS: Final = 2
 _CLOSE_SECONDS: Final = 2
@@ -84,7 +88,7 @@ class Connection:
         self._listening: list[tuple[str, Receive]] = []
         self._outbox: deque[Batch] = deque()
         self._client: Client | None = None
-        self._attempt = 0
+        self._attempt = self._refusals = 0
         self._closing = False
         self.dropped = self.overruns = 0
         self._thread = Thread(target=self._work, name="lpgcn nats", daemon=True)
@@ -204,16 +208,20 @@ class Connection:
             except (TimeoutError, OSError, errors.Error) as error:
                 await self._discard(client)
                 trouble = troubles[-1] if troubles else error
-                if not self._opened.done() and (typed := _refusal(trouble)) is not None:
+                if (typed := _refusal(trouble)) is not None and self._is_lasting(typed):
                     raise typed from error
                 seconds = self._pause()
                 self._watch.waiting(shown(str(trouble)) or type(trouble).__name__, seconds)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ended.wait(), seconds)
             else:
-                self._attempt = 0
+                self._attempt = self._refusals = 0
                 return client
         return None
+
+    def _is_lasting(self, refusal: NetworkError) -> bool:
+        self._refusals += isinstance(refusal, UnauthorizedError)
+        return self._refusals >= _REFUSALS or not self._opened.done()
 
     async def _discard(self, client: Client) -> None:
         """A client that did not come to life: its end is not the end of a connection."""
@@ -221,12 +229,15 @@ class Connection:
         if not self._closing:
             self._ended.clear()
 
-    async def _attempt_to_connect(self, client: Client, troubles: list[Exception]) -> None:
+    async def _attempt_to_connect(self, client: _Client, troubles: list[Exception]) -> None:
         async def error_cb(error: Exception) -> None:
             troubles.append(error)
             del troubles[:-1]
             if client.options["allow_reconnect"]:
                 self._report(error)
+                if isinstance(_refusal(error), UnauthorizedError):
+                    # nats-py would ask for ever, and close none of these connections.
+                    client.ending = self._loop.create_task(close(client))
 
         async def closed_cb() -> None:
             self._ended.set()
@@ -246,7 +257,10 @@ class Connection:
             return servers[self._attempt % len(servers)], seconds
 
         # One attempt here, with what went wrong; afterwards, nats-py reconnects for ever.
-        options: dict[str, Any] = {"ping_interval": 10, **self._options}
+        options = {"ping_interval": 10, "connect_timeout": CONNECT_SECONDS, **self._options}
+        # It ends at the first broker that is mute, so that the next attempt begins at another one.
+        first = self._attempt % len(options["servers"])
+        options["servers"] = options["servers"][first:] + options["servers"][:first]
         options |= {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
         await client.connect(
             **options,
@@ -322,11 +336,18 @@ class Connection:
 class _Client(Client):
     """nats-py, less trusting."""
 
+    ending: asyncio.Task[None] | None = None
+
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         """nats-py hears nothing more after a subject that is no UTF-8, or after some headers; any
-        member can send those. Here subjects are ASCII, and nobody needs a reply or headers."""
+        member can send those. Here subjects are ASCII, and nobody needs a reply or headers.
+
+        A pong queues behind what a slow line still has to carry, so that a message, too, is a sign
+        of life.
+        """
+        self._pings_outstanding = 0
         if subject.isascii():
             await super()._process_msg(sid, subject, b"", data, b"")
 

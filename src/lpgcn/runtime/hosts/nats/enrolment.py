@@ -267,7 +267,7 @@ async def _connect(invitation: Credentials) -> Client:
     from nats.aio.client import Client
     from nats.errors import Error
 
-    from lpgcn.runtime.hosts.nats.connection import close
+    from lpgcn.runtime.hosts.nats.connection import CONNECT_SECONDS, close
 
     seen: list[Exception] = []
 
@@ -278,7 +278,7 @@ async def _connect(invitation: Credentials) -> Client:
         "allow_reconnect": False,
         "max_reconnect_attempts": 1,
         "reconnect_time_wait": 0.1,
-        "connect_timeout": 5,
+        "connect_timeout": CONNECT_SECONDS,
         "error_cb": note,
     }
     client = Client()

@@ -214,9 +214,10 @@ class Assembler:
             raise FrameError(f"the {part.parts} parts of {sender} do not make up what was cut")
         return body
 
-    def clear(self) -> None:
-        self._begun.clear()
-        self.held = 0
+    def forget_others(self, sender: str, request: int) -> None:
+        """For who is asked one thing after the other: what was begun before was given up."""
+        for key in [key for key in self._begun if key[0] == sender and key[1] != request]:
+            self._drop(key)
 
     def _check(self, sender: str, part: Part) -> None:
         last = part.part == part.parts - 1

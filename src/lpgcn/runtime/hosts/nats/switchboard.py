@@ -38,6 +38,7 @@ class _Challenge:
     old: str
     new: str
     hello: f.Hello
+    since: float
 
 
 class Switchboard:
@@ -51,11 +52,15 @@ class Switchboard:
         *,
         patience: float = 60.0,
         retry: float = 5.0,
-        ping_seconds: float = 2.0,
+        ping_seconds: float = 1.5 * f.BEAT_SECONDS,
         beat_seconds: float = f.BEAT_SECONDS,
         events: Events | None = None,
     ) -> None:
-        """`about` is asked with the smallest index of a carrier, for all of its clients."""
+        """`about` is asked with the smallest index of a carrier, for all of its clients.
+
+        `ping_seconds` are longer than it is from beat to beat: a pong may come late, as the ping
+        queues behind what a slow line has to carry.
+        """
         self.patience, self.retry, self.events = patience, retry, events or Events()
         self._about, self._attendance = about, Attendance(roster)
         self._ping_seconds, self._beat_seconds = ping_seconds, beat_seconds
@@ -295,13 +300,7 @@ class Switchboard:
         elif isinstance(frame, f.Pong):
             challenge = self._challenges.get(name)
             if challenge is not None and challenge.old == session:
-                del self._challenges[name]
-                self._refuse(
-                    name,
-                    challenge.new,
-                    f"{name!r} is here already, and answers; stop the other process first, or use "
-                    "credentials of another name",
-                )
+                self._keep_out(name, challenge)
 
     def _greet(self, name: str, session: str, hello: f.Hello) -> None:
         line = self._attendance.lines.get(name)
@@ -325,16 +324,30 @@ class Switchboard:
         elif self.silence(line, time.monotonic()) > _SILENT_BEATS * self._beat_seconds:
             self._admit(name, session, hello)
         else:
-            challenge = self._challenges[name] = _Challenge(line.session, session, hello)
+            challenge = _Challenge(line.session, session, hello, time.monotonic())
+            self._challenges[name] = challenge
             self._say(name, line.session, f.Ping())
             self.connection.later(self._ping_seconds, lambda: self._judge(name, challenge))
 
     def _judge(self, name: str, challenge: _Challenge) -> None:
         with self._changed:
             if self._challenges.get(name) is challenge:
-                del self._challenges[name]
-                self._admit(name, challenge.new, challenge.hello)
+                line = self._attendance.lines.get(name)
+                if line is not None and line.heard > challenge.since:
+                    self._keep_out(name, challenge)
+                else:
+                    del self._challenges[name]
+                    self._admit(name, challenge.new, challenge.hello)
         self._tell(None)
+
+    def _keep_out(self, name: str, challenge: _Challenge) -> None:
+        del self._challenges[name]
+        self._refuse(
+            name,
+            challenge.new,
+            f"{name!r} is here already, and answers; stop the other process first, or use "
+            "credentials of another name",
+        )
 
     def _refuse(self, name: str, session: str, reason: str) -> None:
         self._say(name, session, f.Refused(reason))
