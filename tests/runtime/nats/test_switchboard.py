@@ -334,12 +334,12 @@ class Still:
 
     def __init__(self) -> None:
         self.connection, self.posted = self, list[tuple[str, bytes]]()
-        self.line = calls.Line("a", "old", {0: 0}, {}, 0.0)
+        self.line = calls.Session("a", "old", {0: 0}, {}, 0.0)
 
     def address(self, index: int, data: bytes) -> calls.Pending:
         return calls.Pending(7, index, self.line, data, "up.a.old.0", "down.a.old.0")
 
-    def silence(self, line: calls.Line, now: float) -> float:
+    def silence(self, line: calls.Session, now: float) -> float:
         return 0.0
 
     def interrupt(self) -> None: ...
@@ -570,14 +570,14 @@ class Apart(Still):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gone, self.quiet_for = calls.Line("b", "old", {0: 1}, {}, 0.0), 0.0
+        self.gone, self.quiet_for = calls.Session("b", "old", {0: 1}, {}, 0.0), 0.0
 
     def address(self, index: int, data: bytes) -> calls.Pending:
         if index == 0:
             return super().address(index, data)
         return calls.Pending(8, index, self.gone, data, "up.b.old.0", "down.b.old.0")
 
-    def silence(self, line: calls.Line, now: float) -> float:
+    def silence(self, line: calls.Session, now: float) -> float:
         return self.quiet_for if line is self.gone else 0.0
 
 
