@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -574,6 +575,17 @@ def test_a_broker_out_of_reach_is_waited_for_and_said_once(
         told = command.log.read_text()
         assert told.count("cannot be reached") == 1
         assert "stopped: the same command goes on" in told
+
+
+def test_a_server_ends_when_its_own_broker_does(served: Command, field: Field) -> None:
+    """With an error, so that whoever watches over it starts both again."""
+    server = served.process.pid
+    (broker,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    os.kill(int(broker), signal.SIGKILL)
+    served.finish(2)
+    last = served.events()[-1]
+    assert last["event"] == "failed" and last["error"] == "BrokerError"
+    assert str(field.folder / "run" / "broker.log") in last["message"]
 
 
 def test_a_state_of_another_run_is_refused_by_the_server(

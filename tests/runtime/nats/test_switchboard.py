@@ -429,6 +429,33 @@ def test_a_hello_of_the_same_session_brings_the_requests_again(net: Net) -> None
     assert asking.outcome() == {0: b"x"}
 
 
+class Patient:
+    """A check that finds nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def __call__(self) -> None:
+        if self.gone.is_set():
+            raise LpgcnError("the broker is gone")
+
+
+def test_what_a_check_finds_ends_the_waiting_for_the_broker(net: Net) -> None:
+    net.broker.kill()
+    check = Patient()
+    check.gone.set()
+    with pytest.raises(LpgcnError, match="the broker is gone"):
+        net.board(check=check, beat_seconds=0.05)
+
+
+def test_what_a_check_finds_ends_the_waiting_for_members(net: Net) -> None:
+    check = Patient()
+    board, _ = net.board(check=check, beat_seconds=0.05)
+    check.gone.set()
+    with pytest.raises(LpgcnError, match="the broker is gone"):
+        board.wait_for(1, timeout=SECONDS)
+
+
 def test_a_broker_that_dies_in_mid_round(net: Net) -> None:
     board, noticed = net.board()
     handled: list[bytes] = []

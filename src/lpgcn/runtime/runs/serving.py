@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -100,10 +100,12 @@ def serve(
     serving: Serving,
     observer: ServingObserver | None = None,
     desk: EnrolmentDesk | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Summary:
     """Train with whoever connects to the broker that `options` lead to, and write a run folder.
 
-    A folder with a run goes on with it. There is nobody's vector, item or key in it.
+    A folder with a run goes on with it. There is nobody's vector, item or key in it. `check` looks
+    from time to time at what the run cannot do without, in another thread; what it raises ends it.
     """
     config = config.changed(mode="federated")
     if config.never_convolve:
@@ -117,7 +119,9 @@ def serve(
         _check_same(run_folder, run)
         if summary := run_folder.summary():
             # A server that was killed at the very end may not have told everybody.
-            with open_board(federation, config, catalogue, options, folder, serving) as board:
+            with open_board(
+                federation, config, catalogue, options, folder, serving, check=check
+            ) as board:
                 names = Roster(folder / "roster.json").names()
                 _tell_the_end(board, summary, names, _SECONDS_TO_ANSWER)
             return summary
@@ -127,7 +131,9 @@ def serve(
         with run_folder.beginning(run, overwrite=False):
             pass
     keep_freed_memory()
-    with open_board(federation, config, catalogue, options, folder, serving, observer) as board:
+    with open_board(
+        federation, config, catalogue, options, folder, serving, observer, check
+    ) as board:
         if desk is not None:
             let_newcomers_in(board, desk)
         engine = _Network(
@@ -171,6 +177,7 @@ def open_board(
     folder: Path,
     serving: Serving,
     events: Events | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Switchboard:
     """The server's end of the network; who is let in is told what is public."""
     about = Prospectus(
@@ -187,6 +194,7 @@ def open_board(
         patience=serving.patience,
         retry=serving.retry,
         events=events,
+        check=check,
     )
 
 

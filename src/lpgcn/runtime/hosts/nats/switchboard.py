@@ -21,7 +21,7 @@ from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.attendance import Attendance, Presence, Session
 from lpgcn.runtime.hosts.nats.calls import Call, Events, Interrupted, MemberError, Pending
-from lpgcn.runtime.hosts.nats.connection import Connection, Watch
+from lpgcn.runtime.hosts.nats.connection import ClosedError, Connection, Watch
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
 
@@ -54,8 +54,10 @@ class Switchboard:
         ping_seconds: float = 2.0,
         beat_seconds: float = f.BEAT_SECONDS,
         events: Events | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """`about` is asked with the smallest index of a carrier, for all of its clients."""
+        """`about` is asked with the smallest index of a carrier, for all of its clients; `check`
+        every beat, in the connection's thread, and what it raises ends all waiting."""
         self.patience, self.retry, self.events = patience, retry, events or Events()
         self._about, self._attendance = about, Attendance(roster)
         self._ping_seconds, self._beat_seconds = ping_seconds, beat_seconds
@@ -72,11 +74,20 @@ class Switchboard:
         self.dropped = 0
         """Answers that nobody waited for: late, or for the second time."""
         self.connection = Connection(options, _BoardWatch(self))
-        self.connection.open()
+        if check is not None:
+            self.connection.every(beat_seconds, check)
+        self._open()
         self.connection.subscribe("up.>", self._hear)
         self.connection.every(beat_seconds, self._look_for_silent)
         roll_call = f.encode(f.RollCall())
         self.connection.post([(f"down.{name}.all", roll_call) for name in roster.names()])
+
+    def _open(self) -> None:
+        try:
+            self.connection.open()
+        except ClosedError:
+            self._raise_failure()
+            raise
 
     def __enter__(self) -> Switchboard:
         return self
@@ -194,6 +205,7 @@ class Switchboard:
         with self._changed:
             self._failure = error
             self._wake()
+        self.connection.give_up()
 
     def lose_connection(self) -> None:
         with self._changed:
