@@ -24,13 +24,19 @@ from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import plan_options
 from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
-from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
+from lpgcn.runtime.runs.run_folder import Advice, Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import LEAST_MEMBERS, write_terms
 
 _log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
 """For carriers that run while the server begins: they answer its roll call at once."""
+_ADVICE: Final = Advice(
+    taken="bring its config.toml back from a copy, or choose another folder (--state of serve)",
+    damaged="bring what is missing back from a copy, or begin a run in another folder (--state of "
+    "serve)",
+)
+"""A server goes on with the run that it finds, or begins another elsewhere; it replaces none."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,8 @@ def serve(
         raise ConfigError(
             "never-convolve names users, whom a server over a network does not know; leave it out"
         )
-    observer, run_folder = observer or ServingObserver(), RunFolder(folder, mode=0o600)
+    observer = observer or ServingObserver()
+    run_folder = RunFolder(folder, mode=0o600, advice=_ADVICE)
     source = Source(dataset=federation)
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
     if (folder / "config.toml").exists():
