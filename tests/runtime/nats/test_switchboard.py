@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import random
 import re
 import socket
@@ -21,9 +23,10 @@ from hypothesis import strategies as st
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from lpgcn import __version__
+from lpgcn import __version__, files
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
+from lpgcn.files import StorageError
 from lpgcn.model.grid import GridError
 from lpgcn.model.sampling import SamplingError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
@@ -942,6 +945,50 @@ def test_an_error_in_a_callback_reaches_the_owner(plain_broker: PlainBroker) -> 
 
 
 # The roster.
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """A disk on which nothing more can be written, as long as this is set."""
+    full, write = threading.Event(), files._write
+
+    def refuse(*arguments: Any) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(*arguments)
+
+    monkeypatch.setattr(files, "_write", refuse)
+    return full
+
+
+def test_an_index_that_is_not_written_is_not_given(
+    tmp_path: Path, full_disk: threading.Event
+) -> None:
+    roster = Roster(tmp_path / "roster.json")
+    full_disk.set()
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            roster.assign_all("a", [f.Offer(0)])
+    full_disk.clear()
+    assert roster.assign_all("b", [f.Offer(0)]) == {0: 0}
+    assert roster.indices() == Roster(tmp_path / "roster.json").indices() == {("b", 0): 0}
+
+
+def test_a_newcomer_waits_until_the_servers_disk_has_room_and_the_others_go_on(
+    net: Net, full_disk: threading.Event
+) -> None:
+    board, _ = net.board()
+    net.carrier("member", range(1))
+    board.wait_for(1, timeout=SECONDS)
+    full_disk.set()
+    with Lines("lpgcn.runtime.hosts.nats.switchboard") as lines:
+        net.carrier("newcomer", range(1, 2), beat_seconds=0.1)
+        assert re.search("newcomer could not be let in: .*No space left", got(lines.queue))
+        assert dict(board.call([(0, b"x")])) == {0: b"x"}
+    full_disk.clear()
+    board.wait_for(2, timeout=SECONDS)
+    assert dict(board.call([(1, b"y")])) == {1: b"y"}
+
 
 WISHES = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 9))),

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from lpgcn import __version__
 from lpgcn.errors import LpgcnError
+from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.attendance import Attendance, Presence, Session
 from lpgcn.runtime.hosts.nats.calls import Call, Events, Interrupted, MemberError, Pending
@@ -354,7 +355,12 @@ class Switchboard:
 
     def _admit(self, name: str, session: str, hello: f.Hello) -> None:
         """A new session, or the same once more."""
-        line, new = self._attendance.admit(name, session, hello.clients)
+        try:
+            line, new = self._attendance.admit(name, session, hello.clients)
+        except StorageError as error:
+            # It says hello again; a disk that is full must not end everybody's run.
+            _logger.warning("%s could not be let in: %s", name, error)
+            return
         if new:
             self._notice(self.events.joined, line)
         elif self._call is not None:
