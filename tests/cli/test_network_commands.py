@@ -577,6 +577,14 @@ def test_a_broker_out_of_reach_is_waited_for_and_said_once(
         assert "stopped: the same command goes on" in told
 
 
+def test_a_server_that_logs_ends_at_sigterm_with_the_code_of_one_that_does_not(
+    served: Command,
+) -> None:
+    served.process.terminate()
+    served.finish(128 + signal.SIGTERM)
+    assert served.events()[-1]["event"] == "stopped"
+
+
 def test_a_server_ends_when_its_own_broker_does(served: Command, field: Field) -> None:
     """With an error, so that whoever watches over it starts both again."""
     server = served.process.pid
