@@ -27,9 +27,10 @@ from click.testing import CliRunner, Result
 
 from lpgcn.checkpoints import InFolder
 from lpgcn.cli import main
-from lpgcn.cli.logs import telling
+from lpgcn.cli.logs import EventLog, telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
+from lpgcn.cli.serving_log import ServingLog
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.protocol.client.standing import ClientSnapshot
@@ -382,6 +383,14 @@ def test_a_run_that_pauses_goes_on_being_shown(
     assert told.count("paused: host-1 (1 client) silent for 60 s") == 2
     assert ("waiting for members" in told) is terminal
     assert "waiting for host-1 (1 client)" in told
+
+
+def test_who_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ServingDisplay(tmp_path, Serving(2)).unanswered("host-1", 3)
+    assert "warning: host-1 does not answer" in capsys.readouterr().err
+    ServingLog(EventLog()).unanswered("host-1", 3)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["level"], line["carrier"]) == ("unanswered", "warning", "host-1")
 
 
 def test_many_carriers_are_named_in_part() -> None:

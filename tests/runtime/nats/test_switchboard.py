@@ -73,7 +73,7 @@ class Noticed(Events):
 
     def __init__(self) -> None:
         self.queues: dict[str, SimpleQueue[Any]] = {}
-        for kind in ("joined", "left", "silent", "back", "retried", "refused"):
+        for kind in ("joined", "left", "silent", "back", "retried", "unanswered", "refused"):
             self.queues[kind] = queue = SimpleQueue()
             setattr(self, kind, lambda name, what, put=queue.put: put((name, what)))
         self.queues["reconnected"] = SimpleQueue()
@@ -328,6 +328,29 @@ def test_a_request_is_sent_again_until_it_is_answered(net: Net) -> None:
     assert noticed.next("retried") == ("a", 1)
     puppet.answer(*sendings[0])
     assert asking.outcome() == {0: b"x"}
+
+
+def test_who_does_not_answer_again_and_again_is_named_once(net: Net) -> None:
+    """A carrier whose disk is full: it beats, and drops what it is asked."""
+    board, noticed = net.board(retry=0.02)
+    disk, failures = threading.Event(), SimpleQueue[StorageError]()
+
+    def handle(body: bytes) -> bytes:
+        if not disk.is_set():
+            raise StorageError("no space left")
+        return body
+
+    events = CarrierEvents()
+    events.storage_failed = failures.put  # type: ignore[method-assign]
+    net.carrier("a", range(1), handle, events=events)
+    board.wait_for(1, timeout=SECONDS)
+    asking = Asking(board, {0: b"x"})
+    assert noticed.next("unanswered") == ("a", 1)
+    for _ in range(calls.LATE_TOO_OFTEN + 2):
+        got(failures)
+    disk.set()
+    assert asking.outcome() == {0: b"x"}
+    assert noticed.count("unanswered") == 0
 
 
 class Still:
