@@ -1026,7 +1026,7 @@ def test_an_index_is_for_ever_and_of_one_client(
     path = tmp_path_factory.mktemp("roster") / "roster.json"
     roster, known = Roster(path), dict[tuple[str, int], int]()
     for name, number, wish in wishes:
-        index = roster.assign(name, number, wish)
+        index = roster.assign_all(name, [f.Offer(number, wish)])[number]
         if (name, number) in known:
             assert index == known[name, number]
         else:

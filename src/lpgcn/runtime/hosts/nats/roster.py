@@ -53,9 +53,6 @@ class Roster:
         """A copy."""
         return dict(self._indices)
 
-    def assign(self, name: str, number: int, wish: int | None = None) -> int:
-        return self.assign_all(name, [Offer(number, wish)])[number]
-
     def assign_all(self, name: str, offers: Iterable[Offer]) -> dict[int, int]:
         """Number → index; the file is written before anybody knows, this roster included."""
         offers = list(offers)
