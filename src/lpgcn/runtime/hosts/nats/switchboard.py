@@ -77,18 +77,15 @@ class Switchboard:
         self.connection = Connection(options, _BoardWatch(self))
         if check is not None:
             self.connection.every(beat_seconds, check)
-        self._open()
-        self.connection.subscribe("up.>", self._hear)
-        self.connection.every(beat_seconds, self._look_for_silent)
-        roll_call = f.encode(f.RollCall())
-        self.connection.post([(f"down.{name}.all", roll_call) for name in roster.names()])
-
-    def _open(self) -> None:
         try:
             self.connection.open()
         except ClosedError:
             self._raise_failure()
             raise
+        self.connection.subscribe("up.>", self._hear)
+        self.connection.every(beat_seconds, self._look_for_silent)
+        roll_call = f.encode(f.RollCall())
+        self.connection.post([(f"down.{name}.all", roll_call) for name in roster.names()])
 
     def __enter__(self) -> Switchboard:
         return self
