@@ -52,7 +52,7 @@ def main() -> None:
         serving = Serving(split.n_users)
         catalogue = PublicCatalogue.read(local.catalogue)
         with (
-            local.processes(config) as hosts,
+            local.processes(config) as running,
             open_board(
                 split.name, config, catalogue, local.options(), local.server, serving
             ) as board,
@@ -61,14 +61,14 @@ def main() -> None:
             began = time.perf_counter()
             network.begin()
             print(
-                f"{split.name}: {split.n_users:,} clients in {len(hosts)} processes, "
+                f"{split.name}: {split.n_users:,} clients in {len(running.hosts)} processes, "
                 f"{config.model}, α = {config.virtual_items}, {config.suite}"
             )
             print(f"hosts up, joined and initialised: {time.perf_counter() - began:.1f} s")
             compare(pipes, network, options.steps, split.n_users)
-            for number, host in enumerate(hosts):
+            for number, host in enumerate(running.hosts):
                 users = len(local.users(number))
-                used = memory(host.pid)
+                used = memory(host.process.pid)
                 print(
                     f"host {number}: {used / 2**20:.0f} MiB, {used / users / 1024:.0f} KiB a client"
                 )

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -27,9 +28,10 @@ from click.testing import CliRunner, Result
 from lpgcn.checkpoints import InFolder
 from lpgcn.cli import main
 from lpgcn.cli.carrying_display import connect_options
-from lpgcn.cli.logs import telling
+from lpgcn.cli.logs import EventLog, telling
 from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
+from lpgcn.cli.serving_log import ServingLog
 from lpgcn.config import Config
 from lpgcn.evaluation import EarlyStopping
 from lpgcn.files import held
@@ -392,6 +394,14 @@ def test_a_run_that_pauses_goes_on_being_shown(
     assert "waiting for host-1 (1 client)" in told
 
 
+def test_who_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ServingDisplay(tmp_path, Serving(2)).unanswered("host-1", 3)
+    assert "warning: host-1 does not answer" in capsys.readouterr().err
+    ServingLog(EventLog()).unanswered("host-1", 3)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["level"], line["carrier"]) == ("unanswered", "warning", "host-1")
+
+
 def test_many_carriers_are_named_in_part() -> None:
     roll = Roll()
     for number in range(5):
@@ -583,6 +593,25 @@ def test_a_broker_out_of_reach_is_waited_for_and_said_once(
         told = command.log.read_text()
         assert told.count("cannot be reached") == 1
         assert "stopped: the same command goes on" in told
+
+
+def test_a_server_that_logs_ends_at_sigterm_with_the_code_of_one_that_does_not(
+    served: Command,
+) -> None:
+    served.process.terminate()
+    served.finish(128 + signal.SIGTERM)
+    assert served.events()[-1]["event"] == "stopped"
+
+
+def test_a_server_ends_when_its_own_broker_does(served: Command, field: Field) -> None:
+    """With an error, so that whoever watches over it starts both again."""
+    server = served.process.pid
+    (broker,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    os.kill(int(broker), signal.SIGKILL)
+    served.finish(2)
+    last = served.events()[-1]
+    assert last["event"] == "failed" and last["error"] == "BrokerError"
+    assert str(field.folder / "run" / "broker.log") in last["message"]
 
 
 def test_a_state_of_another_run_is_refused_by_the_server(

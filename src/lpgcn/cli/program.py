@@ -38,7 +38,9 @@ class Program(click.Group):
         try:
             with warnings.catch_warnings(), _ending_on_sigterm(terminated):
                 _show_warnings()
-                sys.exit(super().main(arguments, *other, **options) or 0)
+                # A command that logs in lines of JSON has told of its end, and gives a code only.
+                code = super().main(arguments, *other, **options) or 0
+                sys.exit(_SIGTERM_EXIT if terminated and code == Stopped.exit_code else code)
         except click.exceptions.NoArgsIsHelpError as help_wanted:
             help_wanted.show()
             sys.exit(help_wanted.exit_code)

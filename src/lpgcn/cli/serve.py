@@ -204,9 +204,11 @@ def serve(
             least_members=least_members, least_change=least_change,
         )  # fmt: skip
         _tell_of_lists(log, config)
+        check = None
         try:
             if broker == "embedded":
-                stack.enter_context(Broker(federation.config, log=state / "broker.log"))
+                child = Broker(federation.config, log=state / "broker.log")
+                check = stack.enter_context(child).check
                 _tell_broker(log, credentials.urls)
             else:
                 credentials = credentials.at(broker)
@@ -214,7 +216,7 @@ def serve(
             observer = stack.enter_context(observed(state, serving, log, metrics))
             summary = serve_run(
                 federation.about.name, config, items, credentials.connect_options(), state,
-                serving, observer, federation.desk(),
+                serving, observer, federation.desk(), check,
             )  # fmt: skip
         except KeyboardInterrupt:
             raise Stopped("the same command goes on with the run") from None

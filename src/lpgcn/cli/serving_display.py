@@ -149,6 +149,14 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
         self._roll.back(name)
         say(f"{name} is back ({clients(len(indices))})")
 
+    def unanswered(self, name: str, requests: int) -> None:
+        say(
+            f"{name} does not answer, though it was asked again and again ({requests:,} requests); "
+            "everybody waits for it, and its own log may say why, such as a full disk",
+            style="yellow",
+            label="warning",
+        )
+
     def refused(self, name: str, reason: str) -> None:
         say(f"refused {name}: {reason}", style="yellow", label="warning")
 

@@ -112,6 +112,9 @@ class ServingLog(ServingObserver):
     def retried(self, name: str, requests: int) -> None:
         self._tell("retried", carrier=name, requests=requests)
 
+    def unanswered(self, name: str, requests: int) -> None:
+        self._tell("unanswered", level="warning", carrier=name, requests=requests)
+
     def refused(self, name: str, reason: str) -> None:
         self._tell("refused", level="warning", carrier=name, reason=reason)
 

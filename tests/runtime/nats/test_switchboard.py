@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import random
 import re
 import socket
@@ -21,9 +23,10 @@ from hypothesis import strategies as st
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from lpgcn import __version__
+from lpgcn import __version__, files
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.errors import LpgcnError
+from lpgcn.files import StorageError
 from lpgcn.model.grid import GridError
 from lpgcn.model.sampling import SamplingError
 from lpgcn.protocol.errors import MalformedMessageError, ReplayedMessageError
@@ -70,7 +73,7 @@ class Noticed(Events):
 
     def __init__(self) -> None:
         self.queues: dict[str, SimpleQueue[Any]] = {}
-        for kind in ("joined", "left", "silent", "back", "retried", "refused"):
+        for kind in ("joined", "left", "silent", "back", "retried", "unanswered", "refused"):
             self.queues[kind] = queue = SimpleQueue()
             setattr(self, kind, lambda name, what, put=queue.put: put((name, what)))
         self.queues["reconnected"] = SimpleQueue()
@@ -330,6 +333,29 @@ def test_a_request_is_sent_again_until_it_is_answered(net: Net) -> None:
     assert asking.outcome() == {0: b"x"}
 
 
+def test_who_does_not_answer_again_and_again_is_named_once(net: Net) -> None:
+    """A carrier whose disk is full: it beats, and drops what it is asked."""
+    board, noticed = net.board(retry=0.02)
+    disk, failures = threading.Event(), SimpleQueue[StorageError]()
+
+    def handle(body: bytes) -> bytes:
+        if not disk.is_set():
+            raise StorageError("no space left")
+        return body
+
+    events = CarrierEvents()
+    events.storage_failed = failures.put  # type: ignore[method-assign]
+    net.carrier("a", range(1), handle, events=events)
+    board.wait_for(1, timeout=SECONDS)
+    asking = Asking(board, {0: b"x"})
+    assert noticed.next("unanswered") == ("a", 1)
+    for _ in range(calls.LATE_TOO_OFTEN + 2):
+        got(failures)
+    disk.set()
+    assert asking.outcome() == {0: b"x"}
+    assert noticed.count("unanswered") == 0
+
+
 class Still:
     """A board whose carrier beats and does not answer; a connection that counts."""
 
@@ -430,6 +456,33 @@ def test_a_hello_of_the_same_session_brings_the_requests_again(net: Net) -> None
     assert got(puppet.requests) == first
     puppet.answer(*first)
     assert asking.outcome() == {0: b"x"}
+
+
+class Patient:
+    """A check that finds nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def __call__(self) -> None:
+        if self.gone.is_set():
+            raise LpgcnError("the broker is gone")
+
+
+def test_what_a_check_finds_ends_the_waiting_for_the_broker(net: Net) -> None:
+    net.broker.kill()
+    check = Patient()
+    check.gone.set()
+    with pytest.raises(LpgcnError, match="the broker is gone"):
+        net.board(check=check, beat_seconds=0.05)
+
+
+def test_what_a_check_finds_ends_the_waiting_for_members(net: Net) -> None:
+    check = Patient()
+    board, _ = net.board(check=check, beat_seconds=0.05)
+    check.gone.set()
+    with pytest.raises(LpgcnError, match="the broker is gone"):
+        board.wait_for(1, timeout=SECONDS)
 
 
 def test_a_broker_that_dies_in_mid_round(net: Net) -> None:
@@ -950,6 +1003,50 @@ def test_an_error_in_a_callback_reaches_the_owner(plain_broker: PlainBroker) -> 
 
 # The roster.
 
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """A disk on which nothing more can be written, as long as this is set."""
+    full, write = threading.Event(), files._write
+
+    def refuse(*arguments: Any) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(*arguments)
+
+    monkeypatch.setattr(files, "_write", refuse)
+    return full
+
+
+def test_an_index_that_is_not_written_is_not_given(
+    tmp_path: Path, full_disk: threading.Event
+) -> None:
+    roster = Roster(tmp_path / "roster.json")
+    full_disk.set()
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            roster.assign_all("a", [f.Offer(0)])
+    full_disk.clear()
+    assert roster.assign_all("b", [f.Offer(0)]) == {0: 0}
+    assert roster.indices() == Roster(tmp_path / "roster.json").indices() == {("b", 0): 0}
+
+
+def test_a_newcomer_waits_until_the_servers_disk_has_room_and_the_others_go_on(
+    net: Net, full_disk: threading.Event
+) -> None:
+    board, _ = net.board()
+    net.carrier("member", range(1))
+    board.wait_for(1, timeout=SECONDS)
+    full_disk.set()
+    with Lines("lpgcn.runtime.hosts.nats.switchboard") as lines:
+        net.carrier("newcomer", range(1, 2), beat_seconds=0.1)
+        assert re.search("newcomer could not be let in: .*No space left", got(lines.queue))
+        assert dict(board.call([(0, b"x")])) == {0: b"x"}
+    full_disk.clear()
+    board.wait_for(2, timeout=SECONDS)
+    assert dict(board.call([(1, b"y")])) == {1: b"y"}
+
+
 WISHES = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 9))),
     max_size=20,
@@ -963,7 +1060,7 @@ def test_an_index_is_for_ever_and_of_one_client(
     path = tmp_path_factory.mktemp("roster") / "roster.json"
     roster, known = Roster(path), dict[tuple[str, int], int]()
     for name, number, wish in wishes:
-        index = roster.assign(name, number, wish)
+        index = roster.assign_all(name, [f.Offer(number, wish)])[number]
         if (name, number) in known:
             assert index == known[name, number]
         else:

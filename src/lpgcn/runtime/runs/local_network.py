@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,45 @@ class LocalNetworkError(LpgcnError):
 
 class HostError(LpgcnError):
     """A host process ended before the run was over."""
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """A host, and where it says what is wrong."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def check(self) -> None:
+        """Raise `HostError` if it ended badly. One that ended otherwise was told that the run is
+        over, while the server may still be telling others."""
+        if code := self.process.poll():
+            raise HostError(f"{self.name} ended with exit code {code}; see {self.log}")
+
+    def wait(self) -> None:
+        """Until it has ended well, after the run."""
+        try:
+            self.process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            raise HostError(
+                f"{self.name} still runs {_SECONDS_TO_END:g} s after the end of the run, and is "
+                f"stopped; see {self.log}"
+            ) from None
+        self.check()
+
+
+@dataclass(frozen=True)
+class Processes:
+    """What a federation on this machine cannot do without."""
+
+    broker: Broker
+    hosts: list[HostProcess] = field(default_factory=list)
+
+    def check(self) -> None:
+        self.broker.check()
+        for host in self.hosts:
+            host.check()
 
 
 class LocalNetwork:
@@ -89,7 +129,7 @@ class LocalNetwork:
         ]  # fmt: skip
 
     def start_host(self, number: int, config: Config) -> subprocess.Popen[bytes]:
-        with (self.folder / "hosts" / f"{self.names[number]}.log").open("ab") as log:
+        with self._log(self.names[number]).open("ab") as log:
             return subprocess.Popen(
                 ending_with_parent(self.host_command(number, config)),
                 stdin=subprocess.DEVNULL,
@@ -103,15 +143,18 @@ class LocalNetwork:
         return Credentials.load(self.federation.server_credentials).connect_options()
 
     @contextmanager
-    def processes(self, config: Config) -> Iterator[list[subprocess.Popen[bytes]]]:
+    def processes(self, config: Config) -> Iterator[Processes]:
         """The broker and the hosts, as long as they are needed."""
         with ExitStack() as stack:
-            stack.enter_context(self.broker())
-            hosts = []
-            for number in range(len(self.names)):
-                hosts.append(self.start_host(number, config))
-                stack.callback(_end, hosts[-1])
-            yield hosts
+            running = Processes(stack.enter_context(self.broker()))
+            for number, name in enumerate(self.names):
+                process = self.start_host(number, config)
+                running.hosts.append(HostProcess(name, self._log(name), process))
+                stack.callback(_end, process)
+            yield running
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "hosts" / f"{name}.log"
 
     def run(
         self,
@@ -120,17 +163,13 @@ class LocalNetwork:
         observer: ServingObserver | None = None,
     ) -> Summary:
         """All of it, to the end."""
-        with self.processes(config) as hosts:
+        with self.processes(config) as running:
             summary = serve(
                 self._split.name, config, PublicCatalogue.read(self.catalogue), self.options(),
-                self.server, serving, observer,
+                self.server, serving, observer, check=running.check,
             )  # fmt: skip
-            for name, host in zip(self.names, hosts, strict=True):
-                if host.wait(_SECONDS_TO_END):
-                    raise HostError(
-                        f"{name} ended with exit code {host.returncode}; see "
-                        f"{self.folder / 'hosts' / f'{name}.log'}"
-                    )
+            for host in running.hosts:
+                host.wait()
             return summary
 
     def vectors(self) -> Vectors:

@@ -125,8 +125,8 @@ class Loop:
             except CheckpointError as error:
                 if number == numbers[0]:
                     raise CheckpointError(
-                        f"no checkpoint of the run in {self._folder.path} is whole: {error}; bring "
-                        "its files back from a copy, or begin it anew with --overwrite"
+                        f"no checkpoint of the run in {self._folder.path} is whole: {error}; "
+                        f"{self._folder.advice.damaged}"
                     ) from error
                 self._observer.damaged(error)
                 continue

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zipfile import BadZipFile
 
 import msgspec
@@ -100,12 +100,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """With the seed. Summaries that are older than this field have none."""
 
 
+class Advice(msgspec.Struct, frozen=True):
+    """What to do about a run that is here, in flags of the command that found it."""
+
+    taken: str
+    damaged: str
+
+
+OF_TRAINING: Final = Advice(
+    taken="continue it with --resume, replace it with --overwrite, or choose another --out",
+    damaged="bring its files back from a copy, or begin it anew with --overwrite",
+)
+
+
 class RunFolder:
     """Reads and writes the files of one run."""
 
-    def __init__(self, path: Path, *, mode: int = 0o666) -> None:
+    def __init__(self, path: Path, *, mode: int = 0o666, advice: Advice = OF_TRAINING) -> None:
         """`mode` is that of the files with the configuration, of which the seed may be a secret."""
-        self.path, self._mode = path, mode
+        self.path, self._mode, self.advice = path, mode, advice
         self._data, self._config = path / "data.toml", path / "config.toml"
         self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
         self.terms = path / "terms.jsonl"
@@ -133,7 +146,7 @@ class RunFolder:
         if not {*present} <= {self.state, self._data} and not overwrite:
             raise RunFolderError(
                 f"{self.path} already has a run ({', '.join(path.name for path in present)}); "
-                "continue it with --resume, replace it with --overwrite, or choose another --out"
+                f"{self.advice.taken}"
             )
 
     @contextmanager
@@ -316,7 +329,8 @@ class RunFolder:
             return msgspec.json.decode(self._summary.read_bytes(), type=Summary)
         except msgspec.DecodeError as error:
             raise RunFolderError(
-                f"{self._summary} is damaged: {error}; delete it and --resume writes it again"
+                f"{self._summary} is damaged: {error}; delete it and go on with the run, which "
+                "writes it again"
             ) from error
 
 

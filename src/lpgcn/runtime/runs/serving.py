@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,13 +24,19 @@ from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import plan_options
 from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
-from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
+from lpgcn.runtime.runs.run_folder import Advice, Run, RunFolder, RunFolderError, Summary
 from lpgcn.runtime.runs.source import Source
 from lpgcn.terms import LEAST_MEMBERS, read_terms, write_terms
 
 _log = logging.getLogger(__name__)
 _SECONDS_TO_ANSWER: Final = 5.0
 """For carriers that run while the server begins: they answer its roll call at once."""
+_ADVICE: Final = Advice(
+    taken="bring its config.toml back from a copy, or choose another folder (--state of serve)",
+    damaged="bring what is missing back from a copy, or begin a run in another folder (--state of "
+    "serve)",
+)
+"""A server goes on with the run that it finds, or begins another elsewhere; it replaces none."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +106,20 @@ def serve(
     serving: Serving,
     observer: ServingObserver | None = None,
     desk: EnrolmentDesk | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Summary:
     """Train with whoever connects to the broker that `options` lead to, and write a run folder.
 
-    A folder with a run goes on with it. There is nobody's vector, item or key in it.
+    A folder with a run goes on with it. There is nobody's vector, item or key in it. `check` looks
+    from time to time at what the run cannot do without, in another thread; what it raises ends it.
     """
     config = config.changed(mode="federated")
     if config.never_convolve:
         raise ConfigError(
             "never-convolve names users, whom a server over a network does not know; leave it out"
         )
-    observer, run_folder = observer or ServingObserver(), RunFolder(folder, mode=0o600)
+    observer = observer or ServingObserver()
+    run_folder = RunFolder(folder, mode=0o600, advice=_ADVICE)
     source = Source(dataset=federation)
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
     if (folder / "config.toml").exists():
@@ -118,7 +127,9 @@ def serve(
         serving = _as_begun(serving, run_folder)
         if summary := run_folder.summary():
             # A server that was killed at the very end may not have told everybody.
-            with open_board(federation, config, catalogue, options, folder, serving) as board:
+            with open_board(
+                federation, config, catalogue, options, folder, serving, check=check
+            ) as board:
                 names = Roster(folder / "roster.json").names()
                 _tell_the_end(board, summary, names, _SECONDS_TO_ANSWER)
             return summary
@@ -128,7 +139,9 @@ def serve(
         with run_folder.beginning(run, overwrite=False):
             pass
     keep_freed_memory()
-    with open_board(federation, config, catalogue, options, folder, serving, observer) as board:
+    with open_board(
+        federation, config, catalogue, options, folder, serving, observer, check
+    ) as board:
         if desk is not None:
             let_newcomers_in(board, desk)
         engine = _Network(
@@ -172,6 +185,7 @@ def open_board(
     folder: Path,
     serving: Serving,
     events: Events | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Switchboard:
     """The server's end of the network; who is let in is told what is public."""
     about = Prospectus(
@@ -188,6 +202,7 @@ def open_board(
         patience=serving.patience,
         retry=serving.retry,
         events=events,
+        check=check,
     )
 
 

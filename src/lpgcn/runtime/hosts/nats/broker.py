@@ -99,6 +99,15 @@ class Broker:
             self.kill()
             raise
 
+    def check(self) -> None:
+        """Raise `BrokerError` if it has ended by itself: nobody could be heard any more."""
+        code = self._running().poll()
+        if code is not None:
+            raise BrokerError(
+                f"the broker ended by itself with status {code}; its log {self.log} may say why; "
+                "the same command starts it again and goes on with the run"
+            )
+
     def reload(self) -> None:
         """Have it read its configuration again, and return when it has."""
         process, began = self._running(), self._log_size()

@@ -31,6 +31,8 @@ FIRST_ANSWER_BYTES: Final = 256 << 10
 """How long an answer is taken to be before the first has come."""
 SLOWEST_RATE: Final = 125_000
 """Bytes a second, 1 Mbit/s, as a poor line has: what this would still be carrying is not lost."""
+LATE_TOO_OFTEN: Final = 3
+"""One message after the other is lost less often than somebody's disk is full."""
 _BATCH, _BATCH_BYTES = 48, 256 << 10
 
 
@@ -61,6 +63,9 @@ class Events:
     def silent(self, name: str, indices: tuple[int, ...]) -> None: ...
     def back(self, name: str, indices: tuple[int, ...]) -> None: ...
     def retried(self, name: str, requests: int) -> None: ...
+    def unanswered(self, name: str, requests: int) -> None:
+        """Asked again and again, without an answer to anything; it may well be heard otherwise."""
+
     def refused(self, name: str, reason: str) -> None: ...
     def waiting(self, reason: str, seconds: float) -> None: ...
     def disconnected(self) -> None: ...
@@ -89,6 +94,8 @@ class Window:
     wait: float
     since: float = 0.0
     """The last sign of progress."""
+    late: int = 0
+    """How often that was too long ago, one time after the other."""
     weight: int = 0
     backlog: deque[Pending] = field(default_factory=deque)
 
@@ -146,7 +153,8 @@ class Call:
             body = MemberError(asked.index, f.shown(frame.kind), f.shown(frame.text))
         elif (body := self._assembler.add(subject, frame)) is None:
             # The rest of it is on its way.
-            self._windows[asked.line].since = time.monotonic()
+            window = self._windows[asked.line]
+            window.since, window.late = time.monotonic(), 0
             return True
         with self._lock:
             del self.outstanding[frame.request]
@@ -239,7 +247,7 @@ class Call:
             raise body
         window = self._windows[asked.line]
         window.weight -= asked.weight
-        window.since, window.wait = now, self._board.retry
+        window.since, window.wait, window.late = now, self._board.retry, 0
         self._weight -= asked.weight
         self._answers += 1
         self._answer_bytes += len(body)
@@ -279,10 +287,13 @@ class Call:
             on_its_way = sum(len(asked.data) for asked in asked_of_line)
             late = now - window.since >= window.wait + on_its_way / SLOWEST_RATE
             if late:
+                window.late += 1
                 window.wait = min(2 * window.wait, 8 * self._board.retry)
             if late or line in resend:
                 window.since = now
                 for asked in asked_of_line:
                     self._put(asked)
                 self._board.events.retried(line.name, len(asked_of_line))
+            if late and window.late == LATE_TOO_OFTEN:
+                self._board.events.unanswered(line.name, len(asked_of_line))
         self._post()

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from lpgcn import __version__
 from lpgcn.errors import LpgcnError
+from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.attendance import Attendance, Presence, Session
 from lpgcn.runtime.hosts.nats.calls import Call, Events, Interrupted, MemberError, Pending
-from lpgcn.runtime.hosts.nats.connection import Connection, Watch
+from lpgcn.runtime.hosts.nats.connection import ClosedError, Connection, Watch
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
 from lpgcn.runtime.hosts.nats.roster import Roster
 
@@ -55,12 +56,11 @@ class Switchboard:
         ping_seconds: float = 1.5 * f.BEAT_SECONDS,
         beat_seconds: float = f.BEAT_SECONDS,
         events: Events | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """`about` is asked with the smallest index of a carrier, for all of its clients.
-
-        `ping_seconds` are longer than it is from beat to beat: a pong may come late, as the ping
-        queues behind what a slow line has to carry.
-        """
+        """`about` is asked with the smallest index of a carrier, for all of its clients; `check`
+        every beat, in the connection's thread, and what it raises ends all waiting. `ping_seconds`
+        are longer than a beat: a pong may come late, behind what a slow line has to carry."""
         self.patience, self.retry, self.events = patience, retry, events or Events()
         self._about, self._attendance = about, Attendance(roster)
         self._ping_seconds, self._beat_seconds = ping_seconds, beat_seconds
@@ -77,7 +77,13 @@ class Switchboard:
         self.dropped = 0
         """Answers that nobody waited for: late, or for the second time."""
         self.connection = Connection(options, _BoardWatch(self))
-        self.connection.open()
+        if check is not None:
+            self.connection.every(beat_seconds, check)
+        try:
+            self.connection.open()
+        except ClosedError:
+            self._raise_failure()
+            raise
         self.connection.subscribe("up.>", self._hear)
         self.connection.every(beat_seconds, self._look_for_silent)
         roll_call = f.encode(f.RollCall())
@@ -199,6 +205,7 @@ class Switchboard:
         with self._changed:
             self._failure = error
             self._wake()
+        self.connection.give_up()
 
     def lose_connection(self) -> None:
         with self._changed:
@@ -355,7 +362,12 @@ class Switchboard:
 
     def _admit(self, name: str, session: str, hello: f.Hello) -> None:
         """A new session, or the same once more."""
-        line, new = self._attendance.admit(name, session, hello.clients)
+        try:
+            line, new = self._attendance.admit(name, session, hello.clients)
+        except StorageError as error:
+            # It says hello again; a disk that is full must not end everybody's run.
+            _logger.warning("%s could not be let in: %s", name, error)
+            return
         if new:
             self._notice(self.events.joined, line)
         elif self._call is not None:
