@@ -29,13 +29,20 @@ def trained(config: Config, seed: int = 0) -> tuple[Split, Centralized]:
     weighted=st.booleans(),
     seed=st.integers(0, 99),
     dtype=st.sampled_from(["float32", "float64"]),
+    min_degree=st.sampled_from([1, 7]),
 )
 def test_a_trained_user_of_lightgcn_plus_is_what_its_items_say(
-    layers: int, weighted: bool, seed: int, dtype: str
+    layers: int, weighted: bool, seed: int, dtype: str, min_degree: int
 ) -> None:
     weights = [0.5, *range(layers)] if weighted else None
     config = Config().changed(
-        model="lightgcn+", layers=layers, layer_weights=weights, dim=6, dtype=dtype, batch_size=64
+        model="lightgcn+",
+        layers=layers,
+        layer_weights=weights,
+        dim=6,
+        dtype=dtype,
+        batch_size=64,
+        min_degree=min_degree,
     )
     split, engine = trained(config, seed)
     rows, vectors = engine.folding(), engine.present()
