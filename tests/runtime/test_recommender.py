@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,26 @@ def test_the_letters_of_a_string_are_no_ids(ids: Any) -> None:
     ):
         with pytest.raises(ModelError, match="several ids are expected; give \\["):
             ask()
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series, set, iter])
+def test_ids_come_in_any_kind_of_collection(kind: Any) -> None:
+    model, ids = made(), [20, 50]
+    for ask in (
+        lambda given: model.recommend(history=given),
+        lambda given: model.recommend("user 0", items=given),
+        lambda given: model.recommend("user 0", exclude=given),
+        lambda given: model.score("user 0", given),
+        lambda given: model.fold_in(given).tolist(),
+        lambda given: model.recommend_batch(items=given).items.tolist(),
+        lambda given: model.recommend_batch(exclude=given).items.tolist(),
+    ):
+        asked = ask(kind(ids))
+        assert sorted(map(str, asked)) == sorted(map(str, ask(ids)))
+    users = ["user 0", "user 3"]
+    assert len(model.recommend_batch(kind(users))) == len(model.recommend_batch(users))
+    with pytest.raises(ModelError, match="empty history"):
+        model.recommend(history=kind([]))
 
 
 def test_saving_overwrites_nothing_unasked(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -113,9 +113,9 @@ class Recommender:
         user: int | str | None = None,
         k: int = 20,
         *,
-        history: Collection[int | str] | None = None,
-        items: Collection[int | str] | None = None,
-        exclude: Collection[int | str] = (),
+        history: Iterable[int | str] | None = None,
+        items: Iterable[int | str] | None = None,
+        exclude: Iterable[int | str] = (),
         keep_seen: bool = False,
     ) -> list[Recommendation]:
         """The k items with the highest score y_ui among those that the user does not have, in
@@ -128,6 +128,7 @@ class Recommender:
         if history is not None:
             if user is not None:
                 raise ModelError(f"found the user {user!r} and a history; give one of both")
+            history = _several(history)
             scorer: Scorer = self._folded(history)
             row, seen = np.array([0]), Ragged.single(self._indices(history))
         elif user is not None:
@@ -145,11 +146,11 @@ class Recommender:
 
     def recommend_batch(
         self,
-        users: Collection[int | str] | None = None,
+        users: Iterable[int | str] | None = None,
         k: int = 20,
         *,
-        items: Collection[int | str] | None = None,
-        exclude: Collection[int | str] = (),
+        items: Iterable[int | str] | None = None,
+        exclude: Iterable[int | str] = (),
         keep_seen: bool = False,
     ) -> Recommendations:
         """What `recommend` says, for many users at once; for all of them if none are given."""
@@ -162,7 +163,7 @@ class Recommender:
         top, scores = ranked(self.ranking, rows, masked, k, among, ranker)
         return Recommendations.of(self.user_ids.values[rows], top, scores, self.item_ids)
 
-    def score(self, user: int | str, items: Collection[int | str]) -> list[Recommendation]:
+    def score(self, user: int | str, items: Iterable[int | str]) -> list[Recommendation]:
         """y_ui of these items, in the order asked for, whether the user has them or not."""
         items = _several(items)
         found = self.recommend(user, len(items) or 1, items=items, keep_seen=True) if items else []
@@ -177,7 +178,7 @@ class Recommender:
         """The k users whose vectors have the largest cosines with this one's."""
         return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user, "user"), k)
 
-    def fold_in(self, history: Collection[int | str]) -> Floats:
+    def fold_in(self, history: Iterable[int | str]) -> Floats:
         """The vector of a user who was not there in training and has these items.
 
         Of LightGCN+ it is exactly what the trained model says about such a user; of LightGCN, whose
@@ -188,23 +189,25 @@ class Recommender:
                 f"this model of {self.card.config.model} cannot tell a user by its items; train "
                 "lightgcn+ or lightgcn on one machine, or ask for a user that it knows"
             )
+        history = _several(history)
         if not history:
             raise ModelError("found an empty history; expected one item or more")
         return fold_in(self.folding, self._indices(history))
 
-    def _folded(self, history: Collection[int | str]) -> Vectors:
+    def _folded(self, history: Iterable[int | str]) -> Vectors:
         user, ranking = self.fold_in(history), self.ranking
         assert isinstance(ranking, Vectors), "whoever is folded in has a vector"
         return Vectors(user[None], ranking.items)
 
-    def _indices(self, items: Collection[int | str]) -> Int64:
+    def _indices(self, items: Iterable[int | str]) -> Int64:
         """Rising, each once."""
         return np.unique(self.item_ids.indices_of(_several(items), "item"))
 
     def _among(
-        self, items: Collection[int | str] | None, exclude: Collection[int | str]
+        self, items: Iterable[int | str] | None, exclude: Iterable[int | str]
     ) -> Int64 | None:
         """The items that are ranked; None is all of them."""
+        exclude = _several(exclude)
         if items is None and not exclude:
             return None
         wanted = np.arange(len(self.item_ids)) if items is None else self._indices(items)
@@ -268,11 +271,11 @@ class Recommender:
         return cls(card, scorer, user_ids, item_ids, seen, arrays.get(_FOLDING), heldout)
 
 
-def _several(ids: Collection[int | str]) -> Collection[int | str]:
-    """The letters of a string are no ids."""
+def _several(ids: Iterable[int | str]) -> list[int | str]:
+    """Ids that can be looked at twice; the letters of a string are none."""
     if isinstance(ids, (str, bytes)):
         raise ModelError(f"found {ids!r} where several ids are expected; give [{ids!r}]")
-    return ids
+    return list(ids)
 
 
 def _lists(name: str, interactions: Interactions) -> Arrays:
