@@ -46,6 +46,8 @@ def test_a_trained_user_of_lightgcn_plus_is_what_its_items_say(
     )
     split, engine = trained(config, seed)
     rows, vectors = engine.folding(), engine.present()
+    assert rows is not None
+    assert (rows.any(axis=1) == (split.train.item_degrees >= min_degree)).all()
     found = np.stack([fold_in(rows, split.train.items_of(user)) for user in range(split.n_users)])
     largest = np.abs(vectors.users).max()
     np.testing.assert_allclose(found, vectors.users, atol=2e-6 * largest * (layers + 1))

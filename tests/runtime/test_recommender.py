@@ -205,6 +205,15 @@ def test_a_new_user_is_known_by_its_items() -> None:
         replace(model, folding=None).recommend(history=[20])
 
 
+def test_items_that_were_not_trained_say_nothing_about_a_user() -> None:
+    model = made(3)
+    assert model.folding is not None
+    model.folding[[2, 5]] = 0
+    with pytest.raises(ModelError, match=r"not trained, such as 20: .* expected one trained item"):
+        model.recommend(history=[50, 20])
+    assert model.recommend(history=[50, 20, 70])
+
+
 def test_scores_and_neighbours() -> None:
     model = made(4)
     users, items = model.vectors.users, model.vectors.items

@@ -192,7 +192,15 @@ class Recommender:
         history = _several(history)
         if not history:
             raise ModelError("found an empty history; expected one item or more")
-        return fold_in(self.folding, self._indices(history))
+        items = self._indices(history)
+        if not self.folding[items].any():
+            raise ModelError(
+                "found a history of items that were not trained, such as "
+                f"{self.item_ids[int(items[0])]!r}: nobody had them in training, or fewer users "
+                "than min-degree; expected one trained item or more: add one, or train a model on "
+                "data where these have users"
+            )
+        return fold_in(self.folding, items)
 
     def _folded(self, history: Iterable[int | str]) -> Vectors:
         user, ranking = self.fold_in(history), self.ranking
