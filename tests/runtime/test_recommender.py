@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
@@ -212,6 +213,18 @@ def test_items_that_were_not_trained_say_nothing_about_a_user() -> None:
     with pytest.raises(ModelError, match=r"not trained, such as 20: .* expected one trained item"):
         model.recommend(history=[50, 20])
     assert model.recommend(history=[50, 20, 70])
+
+
+def test_every_model_of_a_backbone_is_ranked_by_another_length_exponent() -> None:
+    def named(model: str) -> Recommender:
+        one = made(4)
+        return replace(one, card=structs.replace(one.card, config=Config(model=model)))
+
+    expected = named("lightgcn+").with_length_exponent(0.5).recommend("user 1")
+    assert expected != made(4).recommend("user 1")
+    assert named("lp-gcn").with_length_exponent(0.5).recommend("user 1") == expected
+    with pytest.raises(ModelError, match="bpr has no length-exponent"):
+        named("bpr").with_length_exponent(0.5)
 
 
 def test_scores_and_neighbours() -> None:

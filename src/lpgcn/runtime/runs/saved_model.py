@@ -23,7 +23,7 @@ from lpgcn.evaluation import (
     user_metrics,
 )
 from lpgcn.evaluation.scorers import restored
-from lpgcn.model.backbones import is_backbone
+from lpgcn.model.backbones import trains_backbone
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.plain import Plain
@@ -95,7 +95,7 @@ class Recommender:
     def with_length_exponent(self, exponent: float) -> Recommender:
         """The same vectors, ranked by another p: what a training with it gives, if its validations
         choose the same epoch."""
-        if not is_backbone(self.card.config.model):
+        if not trains_backbone(self.card.config.model):
             raise ModelError(
                 f"a model of {self.card.config.model} has no length-exponent; expected one of a "
                 "backbone, such as lightgcn"
