@@ -16,7 +16,7 @@ from msgspec import structs
 
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
-from lpgcn.data import DataError, Ids, Interactions
+from lpgcn.data import DataError, Ids, Interactions, make_split
 from lpgcn.evaluation import Vectors
 from lpgcn.evaluation.scorers.scorer import blocks
 from lpgcn.model.kernels import Floats
@@ -225,6 +225,16 @@ def test_every_model_of_a_backbone_is_ranked_by_another_length_exponent() -> Non
     assert named("lp-gcn").with_length_exponent(0.5).recommend("user 1") == expected
     with pytest.raises(ModelError, match="bpr has no length-exponent"):
         named("bpr").with_length_exponent(0.5)
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_only_what_was_held_out_is_measured(part: Any) -> None:
+    split = make_split([(user, item) for user in range(5) for item in range(9)])
+    model = made()
+    card = structs.replace(model.card, fingerprint=split.fingerprint)
+    assert replace(model, card=card).evaluate(split, [20], "valid").n_users == 5
+    with pytest.raises(ModelError, match=f"found the part '{part}'; expected .* valid or test"):
+        replace(model, card=card).evaluate(split, [20], part)
 
 
 def test_scores_and_neighbours() -> None:

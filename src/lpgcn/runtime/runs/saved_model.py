@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import numpy as np
@@ -237,6 +237,11 @@ class Recommender:
         ranker: Ranker | None = None,
     ) -> UserMetrics:
         """What `evaluate` measures, user by user."""
+        if part not in get_args(Part):
+            raise ModelError(
+                f"found the part {part!r}; expected one that was held out: "
+                f"{' or '.join(get_args(Part))}"
+            )
         ranker = ranker or Machine.with_threads().ranker
         masked = self._masked(split, part)
         heldout = split.parts[part].by_user
