@@ -11,6 +11,7 @@ import msgspec
 
 from lpgcn.config import Config, Option
 from lpgcn.data import Split
+from lpgcn.methods.autograd import torch_threads
 from lpgcn.methods.ease import EASE
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
@@ -181,8 +182,9 @@ def engine_for(split: Split, config: Config, how: Execution) -> Engine:
             f"{config.model} is computed in one process, without parties: workers, transcripts and "
             "logs of terms are for federations of ours; leave these options out"
         )
+    machine, within = how.machine, None
     if method.needs_torch:
         check_torch(config.model)
-    machine = how.machine
+        within = torch_threads(machine.threads.count)
     fit = partial(method.fit, split, config, options, machine)
-    return Fitting(fit, split, config, machine, checkpoints=how.checkpoints)
+    return Fitting(fit, split, config, machine, checkpoints=how.checkpoints, within=within)
