@@ -257,6 +257,21 @@ def test_scores_and_neighbours() -> None:
         assert [one.similarity for one in near] == pytest.approx(cosines[best].tolist())
 
 
+def test_what_all_users_have_alike_makes_nothing_similar() -> None:
+    plain = made(4)
+    users, items = plain.vectors.users, plain.vectors.items
+    bias = np.hstack((items, 100 * np.arange(9.0)[:, None]))
+    biased = replace(plain, scorer=Vectors(np.hstack((users, np.ones((5, 1)))), bias))
+    assert biased.similar_items(40) == plain.similar_items(40)
+    assert biased.similar_users("user 4") == plain.similar_users("user 4")
+    popular = replace(plain, scorer=Vectors(np.ones((5, 1)), items[:, :1]))
+    for ask in (lambda: popular.similar_items(40), lambda: popular.similar_users("user 4")):
+        with pytest.raises(ModelError, match="same vector for every user"):
+            ask()
+    alone = replace(plain, scorer=Vectors(users[:1], items))
+    assert alone.similar_items(40) == plain.similar_items(40)
+
+
 def test_no_more_is_ranked_than_there_is() -> None:
     """k of all of these would be a table of hundreds of gigabytes."""
     model = made()

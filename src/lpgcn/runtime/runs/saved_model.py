@@ -172,11 +172,28 @@ class Recommender:
 
     def similar_items(self, item: int | str, k: int = 10) -> list[Neighbour]:
         """The k items whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.items, self.item_ids, self.item_ids.index_of(item, "item"), k)
+        items = self._tastes().items
+        return nearest(items, self.item_ids, self.item_ids.index_of(item, "item"), k)
 
     def similar_users(self, user: int | str, k: int = 10) -> list[Neighbour]:
         """The k users whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user, "user"), k)
+        users = self._tastes().users
+        return nearest(users, self.user_ids, self.user_ids.index_of(user, "user"), k)
+
+    def _tastes(self) -> Vectors:
+        """Vectors without what all users have alike: it tells how popular items are, such as the
+        bias of Mult-VAE, and not which of them go together."""
+        vectors = self.vectors
+        differs = (vectors.users != vectors.users[:1]).any(axis=0)
+        if len(vectors.users) == 1 or differs.all():
+            return vectors
+        if not differs.any():
+            raise ModelError(
+                f"this model of {self.card.config.model} has the same vector for every user, so "
+                "that nothing tells what is similar; expected one that tells users apart: train "
+                "one, such as lightgcn"
+            )
+        return Vectors(vectors.users[:, differs], vectors.items[:, differs])
 
     def fold_in(self, history: Iterable[int | str]) -> Floats:
         """The vector of a user who was not there in training and has these items.
