@@ -130,6 +130,12 @@ def test_crypto_knows_nothing_of_the_house_but_the_root_of_its_errors() -> None:
     assert inside == {"crypto", "errors"}
 
 
+def test_a_process_is_changed_for_good_by_programs_that_train_and_never_by_the_library() -> None:
+    programs = {"audit", "demo", "host", "serve", "train", "up", "verify"}
+    expected = {"runtime/hosts/workers.py", *(f"cli/{name}.py" for name in programs)}
+    assert {identifier(one) for one in MODULES if "keep_freed_memory" in called(one)} == expected
+
+
 def test_ciphers_are_made_in_crypto_only() -> None:
     assert not [
         f"{identifier(path)}: {name}"

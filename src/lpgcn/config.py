@@ -111,7 +111,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = 2048
     epochs: Annotated[int, Meta(ge=1, description="Epochs of |train| samples, at most.")] = 1000
     patience: Annotated[
-        int, Meta(ge=1, description="Stop after this many epochs without a better validation.")
+        int,
+        Meta(
+            ge=1, description="Stop after this many epochs without a better validation Recall@20."
+        ),
     ] = 50
     eval_every: Annotated[int, Meta(ge=1, description="Epochs between two validations.")] = 5
     seed: Annotated[

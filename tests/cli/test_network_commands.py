@@ -33,7 +33,7 @@ from lpgcn.cli.roll import Roll
 from lpgcn.cli.serving_display import ServingDisplay, Several
 from lpgcn.cli.serving_log import ServingLog
 from lpgcn.config import Config
-from lpgcn.evaluation import EarlyStopping
+from lpgcn.evaluation import EarlyStopping, EvaluationWarning
 from lpgcn.files import held
 from lpgcn.protocol.client.standing import ClientSnapshot
 from lpgcn.protocol.phases import Phase
@@ -809,14 +809,16 @@ def test_records_and_warnings_of_the_package_are_lines_for_people_too(
     assert not logging.getLogger("lpgcn").handlers
 
 
-def test_a_log_tells_what_a_warning_of_privacy_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_tells_what_warnings_about_nobody_say(capsys: pytest.CaptureFixture[str]) -> None:
     """Unlike others, which may be about the data of a user."""
     with telling(log_json=True, as_json=False):
         warnings.simplefilter("always")
         warn_of_small_change(1, 2)
+        warnings.warn("Recall@20 is 1", EvaluationWarning, stacklevel=1)
         warnings.warn("item planted-00", UserWarning, stacklevel=1)
-    ours, other = map(json.loads, capsys.readouterr().err.splitlines())
+    ours, measured, other = map(json.loads, capsys.readouterr().err.splitlines())
     assert ours["kind"] == "PrivacyWarning" and "--least-change" in ours["message"]
+    assert measured["message"] == "Recall@20 is 1"
     assert other["kind"] == "UserWarning" and "planted" not in other["message"]
 
 

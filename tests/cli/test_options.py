@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpgcn.cli import main
+from lpgcn.cli.options import Names
 from lpgcn.config import Config
 from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.run_folder import Summary
@@ -168,3 +170,23 @@ def test_files_of_your_own() -> None:
         ratio=(0.6, 0.2, 0.2), split_seed=4,
     )  # fmt: skip
     assert asked("--train", "folder/a.csv")[0] == Source(dataset="a", train="folder/a.csv")
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("a, b,,c ", ("a", "b", "c")),
+        ("", ()),
+        ('"Matrix 1, The (1999)"', ("Matrix 1, The (1999)",)),
+        ('Alien, "Matrix, The", 7" disk', ("Alien", "Matrix, The", '7" disk')),
+        ('"""Heroes"", live",b', ('"Heroes", live', "b")),
+    ],
+)
+def test_names_with_commas_are_in_quotes(said: str, names: tuple[str, ...]) -> None:
+    assert Names().convert(said, None, None) == names
+
+
+@pytest.mark.parametrize("said", ['"Matrix, The', '"Matrix" The', "a\nb"])
+def test_quotes_that_do_not_fit_are_refused(said: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected commas between them, double quotes"):
+        Names().convert(said, None, None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,6 +174,16 @@ def test_senseless_cutoffs_are_refused(ks: tuple[int, ...]) -> None:
         per_user(ranked(given, 2), given.heldout, ks)
     with pytest.raises(EvaluationError, match="cutoffs"):
         evaluate(Vectors(given.users, given.items), given.masked, given.heldout, ks)
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series])
+def test_cutoffs_come_in_any_kind_of_sequence(kind: Any) -> None:
+    given = world(3)
+    model = Vectors(given.users, given.items)
+    found = evaluate(model, given.masked, given.heldout, kind([1, 3]))
+    assert found == evaluate(model, given.masked, given.heldout, [1, 3])
+    with pytest.raises(EvaluationError, match="cutoffs"):
+        evaluate(model, given.masked, given.heldout, kind([], dtype=int))
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])

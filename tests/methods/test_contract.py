@@ -238,3 +238,24 @@ def test_without_torch_the_others_work_and_the_error_says_what_to_install(
     assert refused.returncode != 0
     assert "pip install 'lpgcn[compare]'" in refused.stderr
     assert not (tmp_path / "ncf" / "config.toml").exists()
+
+
+def test_torch_has_the_threads_of_a_run_and_then_those_of_its_host(tmp_path: Path) -> None:
+    import torch
+
+    within = set[int]()
+
+    class Looking(Observer):
+        def step_done(self) -> None:
+            within.add(torch.get_num_threads())
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        config = quick("ncf", epochs=1)
+        pairs = [(user, item) for user in range(12) for item in range(user % 3, 30, 2)]
+        train(pairs, config, out=tmp_path / "run", threads=2, observer=Looking())
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert (within, after) == ({2}, 3)

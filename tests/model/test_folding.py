@@ -29,16 +29,25 @@ def trained(config: Config, seed: int = 0) -> tuple[Split, Centralized]:
     weighted=st.booleans(),
     seed=st.integers(0, 99),
     dtype=st.sampled_from(["float32", "float64"]),
+    min_degree=st.sampled_from([1, 7]),
 )
 def test_a_trained_user_of_lightgcn_plus_is_what_its_items_say(
-    layers: int, weighted: bool, seed: int, dtype: str
+    layers: int, weighted: bool, seed: int, dtype: str, min_degree: int
 ) -> None:
     weights = [0.5, *range(layers)] if weighted else None
     config = Config().changed(
-        model="lightgcn+", layers=layers, layer_weights=weights, dim=6, dtype=dtype, batch_size=64
+        model="lightgcn+",
+        layers=layers,
+        layer_weights=weights,
+        dim=6,
+        dtype=dtype,
+        batch_size=64,
+        min_degree=min_degree,
     )
     split, engine = trained(config, seed)
     rows, vectors = engine.folding(), engine.present()
+    assert rows is not None
+    assert (rows.any(axis=1) == (split.train.item_degrees >= min_degree)).all()
     found = np.stack([fold_in(rows, split.train.items_of(user)) for user in range(split.n_users)])
     largest = np.abs(vectors.users).max()
     np.testing.assert_allclose(found, vectors.users, atol=2e-6 * largest * (layers + 1))

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lpgcn.array_types import Int64
 from lpgcn.config import Config
-from lpgcn.data import DataError, Ids, Interactions
+from lpgcn.data import DataError, Ids, Interactions, make_split
 from lpgcn.evaluation import Vectors
 from lpgcn.evaluation.scorers.scorer import blocks
 from lpgcn.model.kernels import Floats
@@ -91,6 +93,26 @@ def test_the_letters_of_a_string_are_no_ids(ids: Any) -> None:
     ):
         with pytest.raises(ModelError, match="several ids are expected; give \\["):
             ask()
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series, set, iter])
+def test_ids_come_in_any_kind_of_collection(kind: Any) -> None:
+    model, ids = made(), [20, 50]
+    for ask in (
+        lambda given: model.recommend(history=given),
+        lambda given: model.recommend("user 0", items=given),
+        lambda given: model.recommend("user 0", exclude=given),
+        lambda given: model.score("user 0", given),
+        lambda given: model.fold_in(given).tolist(),
+        lambda given: model.recommend_batch(items=given).items.tolist(),
+        lambda given: model.recommend_batch(exclude=given).items.tolist(),
+    ):
+        asked = ask(kind(ids))
+        assert sorted(map(str, asked)) == sorted(map(str, ask(ids)))
+    users = ["user 0", "user 3"]
+    assert len(model.recommend_batch(kind(users))) == len(model.recommend_batch(users))
+    with pytest.raises(ModelError, match="empty history"):
+        model.recommend(history=kind([]))
 
 
 def test_saving_overwrites_nothing_unasked(tmp_path: Path) -> None:
@@ -184,6 +206,37 @@ def test_a_new_user_is_known_by_its_items() -> None:
         replace(model, folding=None).recommend(history=[20])
 
 
+def test_items_that_were_not_trained_say_nothing_about_a_user() -> None:
+    model = made(3)
+    assert model.folding is not None
+    model.folding[[2, 5]] = 0
+    with pytest.raises(ModelError, match=r"not trained, such as 20: .* expected one trained item"):
+        model.recommend(history=[50, 20])
+    assert model.recommend(history=[50, 20, 70])
+
+
+def test_every_model_of_a_backbone_is_ranked_by_another_length_exponent() -> None:
+    def named(model: str) -> Recommender:
+        one = made(4)
+        return replace(one, card=structs.replace(one.card, config=Config(model=model)))
+
+    expected = named("lightgcn+").with_length_exponent(0.5).recommend("user 1")
+    assert expected != made(4).recommend("user 1")
+    assert named("lp-gcn").with_length_exponent(0.5).recommend("user 1") == expected
+    with pytest.raises(ModelError, match="bpr has no length-exponent"):
+        named("bpr").with_length_exponent(0.5)
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_only_what_was_held_out_is_measured(part: Any) -> None:
+    split = make_split([(user, item) for user in range(5) for item in range(9)])
+    model = made()
+    card = structs.replace(model.card, fingerprint=split.fingerprint)
+    assert replace(model, card=card).evaluate(split, [20], "valid").n_users == 5
+    with pytest.raises(ModelError, match=f"found the part '{part}'; expected .* valid or test"):
+        replace(model, card=card).evaluate(split, [20], part)
+
+
 def test_scores_and_neighbours() -> None:
     model = made(4)
     users, items = model.vectors.users, model.vectors.items
@@ -202,6 +255,21 @@ def test_scores_and_neighbours() -> None:
         best = sorted({*range(len(vectors))} - {4}, key=lambda one: -cosines[one])[:3]
         assert [one.id for one in near] == [ids[one] for one in best]
         assert [one.similarity for one in near] == pytest.approx(cosines[best].tolist())
+
+
+def test_what_all_users_have_alike_makes_nothing_similar() -> None:
+    plain = made(4)
+    users, items = plain.vectors.users, plain.vectors.items
+    bias = np.hstack((items, 100 * np.arange(9.0)[:, None]))
+    biased = replace(plain, scorer=Vectors(np.hstack((users, np.ones((5, 1)))), bias))
+    assert biased.similar_items(40) == plain.similar_items(40)
+    assert biased.similar_users("user 4") == plain.similar_users("user 4")
+    popular = replace(plain, scorer=Vectors(np.ones((5, 1)), items[:, :1]))
+    for ask in (lambda: popular.similar_items(40), lambda: popular.similar_users("user 4")):
+        with pytest.raises(ModelError, match="same vector for every user"):
+            ask()
+    alone = replace(plain, scorer=Vectors(users[:1], items))
+    assert alone.similar_items(40) == plain.similar_items(40)
 
 
 def test_no_more_is_ranked_than_there_is() -> None:

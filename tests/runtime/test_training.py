@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import lpgcn
 from lpgcn.config import Config, ConfigError
-from lpgcn.evaluation import Evaluation
+from lpgcn.evaluation import Evaluation, EvaluationWarning
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs import loop
@@ -380,3 +381,22 @@ def test_the_public_names_are_there() -> None:
     assert sorted(lpgcn.__all__) == [name for name in dir(lpgcn) if not name.startswith("_")]
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         lpgcn.trian  # noqa: B018
+
+
+def test_a_validation_that_cannot_be_improved_is_told_once(tmp_path: Path) -> None:
+    pairs = [(user, item) for user in range(20) for item in range(18) if (user + item) % 3]
+    config = CONFIG.changed(epochs=6)
+    with pytest.warns(EvaluationWarning, match="is 1 at epoch 2, .* give --eval-every 6") as told:
+        assert train(pairs, config, out=tmp_path / "first").best_epoch == 2
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        last = train(pairs, config.changed(eval_every=6), out=tmp_path / "last")
+    assert last.best_epoch == 6
+
+
+def test_a_validation_that_can_be_improved_is_no_warning(tmp_path: Path) -> None:
+    pairs = [(user, (7 * user + item * item) % 101) for user in range(20) for item in range(10)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EvaluationWarning)
+        assert train(pairs, CONFIG, out=tmp_path / "run").valid["recall@20"] < 1

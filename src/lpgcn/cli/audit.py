@@ -167,7 +167,9 @@ def audit(
     from lpgcn.privacy.costs import Made
     from lpgcn.report.audits import plot_trade_offs
     from lpgcn.report.picture import check_place
+    from lpgcn.runtime.memory import keep_freed_memory
 
+    keep_freed_memory()
     if plot is not None:
         check_place(plot, overwrite=overwrite)
     if page is not None:

@@ -41,10 +41,12 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
     from lpgcn.data import load
     from lpgcn.runtime.engines.engine import Engine
     from lpgcn.runtime.engines.federated import Federated
+    from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
     from lpgcn.runtime.verification import largest_difference
 
+    keep_freed_memory()
     with as_file(files("lpgcn.cli") / "demo.toml") as own:
         config, split = read_config(config_file or own), load("demo")
     index = split.user_ids.index_of(user)

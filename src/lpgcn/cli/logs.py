@@ -21,9 +21,11 @@ import msgspec
 from lpgcn.cli.terminal import print_json, say
 from lpgcn.data import DataError
 from lpgcn.errors import LpgcnError
+from lpgcn.evaluation import EvaluationWarning
 from lpgcn.runtime.crowd import PrivacyWarning
 
 LOGGERS: Final = ("lpgcn", "nats", "asyncio")
+_TOLD: Final = (PrivacyWarning, EvaluationWarning)
 _UNTOLD: Final = "it is about the data of a user; the command without --log-json tells what it is"
 
 
@@ -79,8 +81,8 @@ def telling(*, log_json: bool, as_json: bool) -> Iterator[EventLog | None]:
             "warning",
             level="warning",
             kind=category.__name__,
-            # It has counts only, and is meant for who reads the log.
-            message=str(message) if issubclass(category, PrivacyWarning) else _UNTOLD,
+            # They have counts only, and are meant for who reads the log.
+            message=str(message) if issubclass(category, _TOLD) else _UNTOLD,
         )
         try:
             yield log

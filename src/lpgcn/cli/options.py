@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
@@ -35,7 +36,7 @@ class FieldOption(click.Option):
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """Several, with commas between them."""
+    """Several, with commas between them; one that has a comma itself is in quotes, as in CSV."""
 
     name = "A,B,…"
 
@@ -44,7 +45,16 @@ class Names(click.ParamType[tuple[str, ...]]):
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+        try:
+            [parts] = csv.reader([str(value)], skipinitialspace=True, strict=True)
+        except csv.Error as error:
+            self.fail(
+                f"{value!r} cannot be taken apart: {error}; expected commas between them, double "
+                'quotes around one that has a comma or a quote itself, and "" for that quote.',
+                param,
+                ctx,
+            )
+        return tuple(part.strip() for part in parts if part.strip())
 
 
 class NumberOrWord(click.ParamType[int | str]):

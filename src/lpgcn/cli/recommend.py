@@ -33,6 +33,7 @@ Examples:
   lpgcn recommend runs/demo --user user-1 -k 10
   lpgcn recommend runs/demo --items item-3,item-14,item-15
   lpgcn recommend runs/demo --user user-1 --only item-1,item-2,item-3 --keep-seen
+  lpgcn recommend runs/films --user 7 --exclude '"Matrix, The (1999)",Alien'
   lpgcn recommend runs/demo --all --out recommendations.parquet
   lpgcn recommend my-client""",
 )
@@ -81,7 +82,8 @@ def recommend(
     """Recommend items to a user, to a new one with these items, or to everybody.
 
     DIR is the folder of a finished run, or of a client of a federation, which has one user only.
-    Items that the user has, in training or held out, are left out.
+    Items that the user has, in training or held out, are left out. IDS have commas between them;
+    one that has a comma itself is in double quotes.
     """
     from lpgcn.runtime.runs.saved_model import Recommender
 

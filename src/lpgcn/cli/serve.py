@@ -184,10 +184,12 @@ def serve(
     from lpgcn.runtime.hosts.nats.authority import FederationFolder
     from lpgcn.runtime.hosts.nats.broker import Broker
     from lpgcn.runtime.hosts.nats.credentials import Credentials
+    from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.catalogue import PublicCatalogue
     from lpgcn.runtime.runs.serving import Serving, secret_seed
     from lpgcn.runtime.runs.serving import serve as serve_run
 
+    keep_freed_memory()
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         wanted = asked(config_file, fields)

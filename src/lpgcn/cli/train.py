@@ -156,7 +156,9 @@ def _saved(out: Path, data: dict[str, Any], wanted: dict[str, Any]) -> tuple[Sou
 
 def _run(source: Source, config: Config, out: Path, options: dict[str, Any]) -> Summary:
     from lpgcn.cli.progress import ProgressDisplay
+    from lpgcn.runtime.memory import keep_freed_memory
 
+    keep_freed_memory()
     progress = ProgressDisplay(out)
     try:
         from lpgcn.methods.training import train as train_run

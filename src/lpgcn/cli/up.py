@@ -86,9 +86,11 @@ def up(
     from lpgcn.cli.serving_display import observed
     from lpgcn.data.features import sized
     from lpgcn.model.backbones import class_of
+    from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.local_network import LocalNetwork
     from lpgcn.runtime.runs.serving import Serving
 
+    keep_freed_memory()
     with ExitStack() as stack:
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         config = Config().changed(**asked(config_file, fields), mode="federated")

@@ -98,8 +98,10 @@ def verify(
     from lpgcn.report.curves import plot_comparisons, verification_report
     from lpgcn.report.page import write
     from lpgcn.report.picture import can_draw, check_place
+    from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.verification import verify as compare
 
+    keep_freed_memory()
     wanted = asked(config_file, fields)
     config = Config().changed(**{"epochs": 2, **wanted})
     axes = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}

@@ -5,7 +5,7 @@ NumPy alone serves a client; `lpgcn.evaluation.compiled.CompiledRanker`, handed 
 """
 
 from lpgcn.evaluation.early_stopping import EarlyStopping
-from lpgcn.evaluation.errors import EvaluationError
+from lpgcn.evaluation.errors import EvaluationError, EvaluationWarning
 from lpgcn.evaluation.metrics import (
     METRICS,
     Evaluation,
@@ -24,6 +24,7 @@ __all__ = [
     "EarlyStopping",
     "Evaluation",
     "EvaluationError",
+    "EvaluationWarning",
     "PlainRanker",
     "Ranker",
     "Scorer",

@@ -144,7 +144,7 @@ def to_fixed_point(values: Float64) -> UInt64:
 
 
 def _check_cutoffs(ks: Sequence[int]) -> None:
-    if not ks or min(ks) < 1:
+    if not len(ks) or min(ks) < 1:
         raise EvaluationError(f"found cutoffs {list(ks)}, expected at least one, all of 1 or more")
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,12 +39,6 @@ class Parameters:
     """Tables by name, each row with its Adam state."""
 
     def __init__(self, tables: Mapping[str, Floats], machine: Machine) -> None:
-        # Both are settings of the process, and here is the only place that changes them. Threads
-        # that spin take thirty times the processor's time where other jobs run beside.
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        import torch
-
-        torch.set_num_threads(machine.threads.count)
         self._adam = {name: Adam(table, machine.kernels) for name, table in tables.items()}
         # Rows outside a leaf have a gradient of zero; these tables are zero between steps.
         self._gradients: dict[str, Floats] = {}
@@ -98,6 +93,24 @@ class Parameters:
 
     def restore(self, state: Tables) -> None:
         restore_states(self._adam, state)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Torch has so many threads, and then as many as before.
+
+    Threads that spin take thirty times the processor's time where other jobs run beside. Torch asks
+    once, when it is imported, so that `OMP_WAIT_POLICY` stays set if the process had none.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def gradients(loss: torch.Tensor, leaves: Mapping[str, Leaf]) -> list[Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Final
 
 import numpy as np
@@ -39,11 +40,16 @@ class Fitting:
         machine: Machine,
         *,
         checkpoints: Checkpoints | None = None,
+        within: AbstractContextManager[None] | None = None,
     ) -> None:
+        """The learner is made, and learns, `within` this."""
         self._make, self._split, self._config = learner, split, config
         self._ranker = machine.ranker
         self._checkpoints = InMemory() if checkpoints is None else checkpoints
-        self._learner: Learner = learner()
+        with ExitStack() as stack:
+            stack.enter_context(within or nullcontext())
+            self._learner: Learner = learner()
+            self._within = stack.pop_all()
         self._kept: Tables = {}
         self._scorer: Scorer | None = None
         self._counts = np.zeros(3)
@@ -126,4 +132,5 @@ class Fitting:
         return self._learner.state()
 
     def close(self) -> None:
-        """Nothing was started."""
+        """What the learner was made within ends."""
+        self._within.close()

@@ -12,8 +12,8 @@ import msgspec
 
 from lpgcn.config import Config, convert
 from lpgcn.methods.method import MethodError
+from lpgcn.model.backbones import LP_GCN
 
-LP_GCN: Final = "lp-gcn"
 SUMMARY: Final = "the federation of this package, with its plan and its traffic (Wu et al.)"
 CENTRALISED: Final = "Nothing in a data centre; with --mode federated: "
 PROTECTS: Final = (

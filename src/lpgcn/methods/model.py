@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -95,9 +95,9 @@ class Model:
         user: Id | None = None,
         k: int = 20,
         *,
-        history: Collection[Id] | None = None,
-        items: Collection[Id] | None = None,
-        exclude: Collection[Id] = (),
+        history: Iterable[Id] | None = None,
+        items: Iterable[Id] | None = None,
+        exclude: Iterable[Id] = (),
         keep_seen: bool = False,
     ) -> list[Recommendation]:
         """See `Recommender.recommend`."""
@@ -107,11 +107,11 @@ class Model:
 
     def recommend_batch(
         self,
-        users: Collection[Id] | None = None,
+        users: Iterable[Id] | None = None,
         k: int = 20,
         *,
-        items: Collection[Id] | None = None,
-        exclude: Collection[Id] = (),
+        items: Iterable[Id] | None = None,
+        exclude: Iterable[Id] = (),
         keep_seen: bool = False,
     ) -> Recommendations:
         """See `Recommender.recommend_batch`."""
@@ -119,7 +119,7 @@ class Model:
             users, k, items=items, exclude=exclude, keep_seen=keep_seen
         )
 
-    def score(self, user: Id, items: Collection[Id]) -> list[Recommendation]:
+    def score(self, user: Id, items: Iterable[Id]) -> list[Recommendation]:
         """See `Recommender.score`."""
         return self.recommender.score(user, items)
 

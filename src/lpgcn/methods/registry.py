@@ -11,6 +11,7 @@ import msgspec
 
 from lpgcn.config import Config, Option
 from lpgcn.data import Split
+from lpgcn.methods.autograd import torch_threads
 from lpgcn.methods.ease import EASE
 from lpgcn.methods.engine import Fitting
 from lpgcn.methods.factorisation import BPR, FEDMF
@@ -19,7 +20,6 @@ from lpgcn.methods.fedpergnn import FEDPERGNN
 from lpgcn.methods.item_knn import ITEM_KNN
 from lpgcn.methods.lp_gcn import (
     CENTRALISED,
-    LP_GCN,
     PROTECTS,
     SUMMARY,
     LpGcnOptions,
@@ -32,7 +32,14 @@ from lpgcn.methods.p_gcn import P_GCN
 from lpgcn.methods.perfedrec import PERFEDREC
 from lpgcn.methods.popular import POPULAR
 from lpgcn.methods.semidfegl import SEMIDFEGL
-from lpgcn.model.backbones import BACKBONES, announced, class_of, is_backbone
+from lpgcn.model.backbones import (
+    BACKBONES,
+    LP_GCN,
+    announced,
+    class_of,
+    is_backbone,
+    trains_backbone,
+)
 from lpgcn.runtime.engines.engine import Engine
 from lpgcn.runtime.runs import training
 from lpgcn.runtime.runs.training import Execution
@@ -83,7 +90,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 def described(name: str) -> Description:
     backbone = is_backbone(name)
-    if backbone or name == LP_GCN:
+    if trains_backbone(name):
         return Description(
             name=name,
             summary=_backbone_summary(name) if backbone else SUMMARY,
@@ -160,7 +167,7 @@ def configured(wanted: dict[str, Any]) -> Config:
 
 def engine_for(split: Split, config: Config, how: Execution) -> Engine:
     """What the configuration asks for, whatever it is: see `runtime.runs.training.engine_for`."""
-    if is_backbone(config.model) or config.model == LP_GCN:
+    if trains_backbone(config.model):
         return training.engine_for(split, as_backbone(config), how)
     method = find(config.model)
     if config.user_feature_dim or config.item_feature_dim:
@@ -175,8 +182,9 @@ def engine_for(split: Split, config: Config, how: Execution) -> Engine:
             f"{config.model} is computed in one process, without parties: workers, transcripts and "
             "logs of terms are for federations of ours; leave these options out"
         )
+    machine, within = how.machine, None
     if method.needs_torch:
         check_torch(config.model)
-    machine = how.machine
+        within = torch_threads(machine.threads.count)
     fit = partial(method.fit, split, config, options, machine)
-    return Fitting(fit, split, config, machine, checkpoints=how.checkpoints)
+    return Fitting(fit, split, config, machine, checkpoints=how.checkpoints, within=within)

@@ -48,6 +48,9 @@ def train(
     - `terms` is the log of a federation whose members changed, which a centralised run follows.
     - A checkpoint is written at validations, about once a minute, and after `checkpoint_every`
       steps.
+    - The process stays as it was. One that does nothing but train may first call
+      `lpgcn.runtime.memory.keep_freed_memory`, as `lpgcn train` does: it keeps the memory that it
+      has had, and is faster on large data.
     - `observer` is told about the progress; it is not part of what is stable.
     """
     return training.train(

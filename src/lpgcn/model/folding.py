@@ -19,20 +19,18 @@ def folding(items: Forward, building: Floats | None) -> Floats:
 
     where users are built, e_u^(0) = |I|^-½ Σ_i W_i (Eq. 6): a user who was there in training has
     its own vector again, but for rounding. Where e_u^(0) is a parameter that a new user does not
-    have, its term is left out. `items` is a forward pass before its last exchange; what it pushes
-    is |U_i|^-½ e_i^(l).
+    have, its term is left out. An item that nobody exchanged in training, for it had no user or
+    fewer than `min_degree`, says nothing: its F is zero. `items` is a forward pass before its last
+    exchange; what it pushes is |U_i|^-½ e_i^(l).
     """
     nodes, unit = items.nodes, items.grid.unit
     total: Float64 = np.zeros((len(nodes), nodes.dim))
     if building is not None:
         total += nodes.linear.layer_weight(0) * building
     for layer, push in enumerate(items.pushes, 1):
-        total += (
-            nodes.linear.layer_weight(layer)
-            * unit
-            * np.where(nodes.segments.lengths > 0, push.T, 0).T
-        )
-    return total.astype(nodes.dtype)
+        total += nodes.linear.layer_weight(layer) * unit * push
+    exchanged = nodes.segments.lengths > 0
+    return np.where(exchanged[:, None], total, 0).astype(nodes.dtype)
 
 
 def fold_in(rows: Floats, items: Int64) -> Floats:

@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from lpgcn.config import Config
-from lpgcn.methods.lp_gcn import LP_GCN
-from lpgcn.model.backbones import is_backbone
+from lpgcn.model.backbones import trains_backbone
 from lpgcn.report.charts import Series, line_chart
 from lpgcn.report.federation import SIDE_BY_SIDE, loads, readers, traffic
 from lpgcn.report.page import (
@@ -129,7 +128,7 @@ def _settings(config: Config) -> dict[str, str]:
     """What the graph convolution depends on, or a compared method's own settings."""
     own = ", ".join(f"{name} = {value}" for name, value in config.option.items())
     said = {"settings of its own": own} if own else {}
-    if not (is_backbone(config.model) or config.model == LP_GCN):
+    if not trains_backbone(config.model):
         return said
     return said | {
         "convolution": f"{config.layers} layers, {config.dim} numbers a vector",

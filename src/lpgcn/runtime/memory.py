@@ -15,7 +15,10 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc to reuse freed memory. Elsewhere, and where it has no such call, do nothing."""
+    """Ask glibc to reuse freed memory. Elsewhere, and where it has no such call, do nothing.
+
+    This is for the whole process and for good: for programs of ours, never for a library's host.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)

@@ -25,8 +25,9 @@ from lpgcn.model.backbones.backbone import (
 )
 
 __all__ = [
-    "BACKBONES", "BUILDING", "PAPERS_OWN", "Backbone", "Concatenated", "LastLayer",
+    "BACKBONES", "BUILDING", "LP_GCN", "PAPERS_OWN", "Backbone", "Concatenated", "LastLayer",
     "LayerGradient", "Linear", "NodeKind", "Table", "announced", "backbone_of", "is_backbone",
+    "trains_backbone",
 ]  # fmt: skip
 
 _HOUSE: Final = "lpgcn.model.backbones"
@@ -39,6 +40,8 @@ BACKBONES: Final[Mapping[str, str]] = {
     "ngcf": f"{_HOUSE}.ngcf:NGCF",
 }
 """Where each of them is."""
+LP_GCN: Final = "lp-gcn"
+"""Our federation under the name of a method, whose backbone is one of its options."""
 
 GROUP: Final = "lpgcn.backbones"
 """Of the entry points that announce one."""
@@ -52,6 +55,11 @@ def announced() -> dict[str, EntryPoint]:
 def is_backbone(model: str) -> bool:
     """Whether a name of a configuration is meant to be one."""
     return model in BACKBONES or ":" in model or model in announced()
+
+
+def trains_backbone(model: str) -> bool:
+    """Whether a model of this name has the vectors of a backbone."""
+    return is_backbone(model) or model == LP_GCN
 
 
 def backbone_of(config: Config) -> Backbone:

@@ -7,6 +7,7 @@ parameters, when to write a checkpoint, and from which one to go on.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
@@ -16,7 +17,7 @@ import msgspec
 from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.data import Split
-from lpgcn.evaluation import EarlyStopping
+from lpgcn.evaluation import EarlyStopping, EvaluationWarning
 from lpgcn.files import held
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
@@ -197,6 +198,8 @@ class Loop:
         if validated:
             valid = engine.measure("valid").values
             stopping = stopping.after(epoch, valid["recall@20"])
+            if stopping.improved and valid["recall@20"] == 1 and epoch < config.epochs:
+                _warn_of_saturation(epoch, config.epochs)
         seconds = self._seconds()
         metrics = EpochMetrics(epoch=epoch, loss=loss, seconds=seconds, valid=valid)
         if valid and stopping.improved:
@@ -251,3 +254,15 @@ class Loop:
         self._folder.write_summary(summary)
         self._observer.run_ended(engine)
         return summary
+
+
+def _warn_of_saturation(epoch: int, epochs: int) -> None:
+    """As soon as nothing that follows can count."""
+    warnings.warn(
+        f"validation Recall@20 is 1 at epoch {epoch}, as always where 20 items or fewer are left "
+        "to rank: the best epoch and early stopping look at nothing else, so that this epoch is "
+        f"kept, whatever else becomes better; for the last of {epochs} give --eval-every {epochs} "
+        f"(in Python eval_every={epochs}), and choose --epochs yourself",
+        EvaluationWarning,
+        stacklevel=2,
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from lpgcn.evaluation import (
     user_metrics,
 )
 from lpgcn.evaluation.scorers import restored
-from lpgcn.model.backbones import is_backbone
+from lpgcn.model.backbones import trains_backbone
 from lpgcn.model.folding import fold_in
 from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.plain import Plain
@@ -95,7 +95,7 @@ class Recommender:
     def with_length_exponent(self, exponent: float) -> Recommender:
         """The same vectors, ranked by another p: what a training with it gives, if its validations
         choose the same epoch."""
-        if not is_backbone(self.card.config.model):
+        if not trains_backbone(self.card.config.model):
             raise ModelError(
                 f"a model of {self.card.config.model} has no length-exponent; expected one of a "
                 "backbone, such as lightgcn"
@@ -113,9 +113,9 @@ class Recommender:
         user: int | str | None = None,
         k: int = 20,
         *,
-        history: Collection[int | str] | None = None,
-        items: Collection[int | str] | None = None,
-        exclude: Collection[int | str] = (),
+        history: Iterable[int | str] | None = None,
+        items: Iterable[int | str] | None = None,
+        exclude: Iterable[int | str] = (),
         keep_seen: bool = False,
     ) -> list[Recommendation]:
         """The k items with the highest score y_ui among those that the user does not have, in
@@ -128,6 +128,7 @@ class Recommender:
         if history is not None:
             if user is not None:
                 raise ModelError(f"found the user {user!r} and a history; give one of both")
+            history = _several(history)
             scorer: Scorer = self._folded(history)
             row, seen = np.array([0]), Ragged.single(self._indices(history))
         elif user is not None:
@@ -145,11 +146,11 @@ class Recommender:
 
     def recommend_batch(
         self,
-        users: Collection[int | str] | None = None,
+        users: Iterable[int | str] | None = None,
         k: int = 20,
         *,
-        items: Collection[int | str] | None = None,
-        exclude: Collection[int | str] = (),
+        items: Iterable[int | str] | None = None,
+        exclude: Iterable[int | str] = (),
         keep_seen: bool = False,
     ) -> Recommendations:
         """What `recommend` says, for many users at once; for all of them if none are given."""
@@ -162,7 +163,7 @@ class Recommender:
         top, scores = ranked(self.ranking, rows, masked, k, among, ranker)
         return Recommendations.of(self.user_ids.values[rows], top, scores, self.item_ids)
 
-    def score(self, user: int | str, items: Collection[int | str]) -> list[Recommendation]:
+    def score(self, user: int | str, items: Iterable[int | str]) -> list[Recommendation]:
         """y_ui of these items, in the order asked for, whether the user has them or not."""
         items = _several(items)
         found = self.recommend(user, len(items) or 1, items=items, keep_seen=True) if items else []
@@ -171,13 +172,30 @@ class Recommender:
 
     def similar_items(self, item: int | str, k: int = 10) -> list[Neighbour]:
         """The k items whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.items, self.item_ids, self.item_ids.index_of(item, "item"), k)
+        items = self._tastes().items
+        return nearest(items, self.item_ids, self.item_ids.index_of(item, "item"), k)
 
     def similar_users(self, user: int | str, k: int = 10) -> list[Neighbour]:
         """The k users whose vectors have the largest cosines with this one's."""
-        return nearest(self.vectors.users, self.user_ids, self.user_ids.index_of(user, "user"), k)
+        users = self._tastes().users
+        return nearest(users, self.user_ids, self.user_ids.index_of(user, "user"), k)
 
-    def fold_in(self, history: Collection[int | str]) -> Floats:
+    def _tastes(self) -> Vectors:
+        """Vectors without what all users have alike: it tells how popular items are, such as the
+        bias of Mult-VAE, and not which of them go together."""
+        vectors = self.vectors
+        differs = (vectors.users != vectors.users[:1]).any(axis=0)
+        if len(vectors.users) == 1 or differs.all():
+            return vectors
+        if not differs.any():
+            raise ModelError(
+                f"this model of {self.card.config.model} has the same vector for every user, so "
+                "that nothing tells what is similar; expected one that tells users apart: train "
+                "one, such as lightgcn"
+            )
+        return Vectors(vectors.users[:, differs], vectors.items[:, differs])
+
+    def fold_in(self, history: Iterable[int | str]) -> Floats:
         """The vector of a user who was not there in training and has these items.
 
         Of LightGCN+ it is exactly what the trained model says about such a user; of LightGCN, whose
@@ -188,23 +206,33 @@ class Recommender:
                 f"this model of {self.card.config.model} cannot tell a user by its items; train "
                 "lightgcn+ or lightgcn on one machine, or ask for a user that it knows"
             )
+        history = _several(history)
         if not history:
             raise ModelError("found an empty history; expected one item or more")
-        return fold_in(self.folding, self._indices(history))
+        items = self._indices(history)
+        if not self.folding[items].any():
+            raise ModelError(
+                "found a history of items that were not trained, such as "
+                f"{self.item_ids[int(items[0])]!r}: nobody had them in training, or fewer users "
+                "than min-degree; expected one trained item or more: add one, or train a model on "
+                "data where these have users"
+            )
+        return fold_in(self.folding, items)
 
-    def _folded(self, history: Collection[int | str]) -> Vectors:
+    def _folded(self, history: Iterable[int | str]) -> Vectors:
         user, ranking = self.fold_in(history), self.ranking
         assert isinstance(ranking, Vectors), "whoever is folded in has a vector"
         return Vectors(user[None], ranking.items)
 
-    def _indices(self, items: Collection[int | str]) -> Int64:
+    def _indices(self, items: Iterable[int | str]) -> Int64:
         """Rising, each once."""
         return np.unique(self.item_ids.indices_of(_several(items), "item"))
 
     def _among(
-        self, items: Collection[int | str] | None, exclude: Collection[int | str]
+        self, items: Iterable[int | str] | None, exclude: Iterable[int | str]
     ) -> Int64 | None:
         """The items that are ranked; None is all of them."""
+        exclude = _several(exclude)
         if items is None and not exclude:
             return None
         wanted = np.arange(len(self.item_ids)) if items is None else self._indices(items)
@@ -226,6 +254,11 @@ class Recommender:
         ranker: Ranker | None = None,
     ) -> UserMetrics:
         """What `evaluate` measures, user by user."""
+        if part not in get_args(Part):
+            raise ModelError(
+                f"found the part {part!r}; expected one that was held out: "
+                f"{' or '.join(get_args(Part))}"
+            )
         ranker = ranker or Machine.with_threads().ranker
         masked = self._masked(split, part)
         heldout = split.parts[part].by_user
@@ -268,11 +301,11 @@ class Recommender:
         return cls(card, scorer, user_ids, item_ids, seen, arrays.get(_FOLDING), heldout)
 
 
-def _several(ids: Collection[int | str]) -> Collection[int | str]:
-    """The letters of a string are no ids."""
+def _several(ids: Iterable[int | str]) -> list[int | str]:
+    """Ids that can be looked at twice; the letters of a string are none."""
     if isinstance(ids, (str, bytes)):
         raise ModelError(f"found {ids!r} where several ids are expected; give [{ids!r}]")
-    return ids
+    return list(ids)
 
 
 def _lists(name: str, interactions: Interactions) -> Arrays:

@@ -20,7 +20,6 @@ from lpgcn.protocol.server.server import Planner
 from lpgcn.runtime.engines.networked import Networked, OnMissing, Waiting
 from lpgcn.runtime.hosts.nats.enrolment import ENROL, EnrolmentDesk
 from lpgcn.runtime.hosts.nats.switchboard import Events, Roster, Switchboard
-from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import plan_options
 from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
 from lpgcn.runtime.runs.loop import Loop, Observer
@@ -138,7 +137,6 @@ def serve(
         # and the number of the last stretch, which the clients know, must still be there then.
         with run_folder.beginning(run, overwrite=False):
             pass
-    keep_freed_memory()
     with open_board(
         federation, config, catalogue, options, folder, serving, observer, check
     ) as board:

@@ -27,7 +27,6 @@ from lpgcn.runtime.engines.federated import Federated
 from lpgcn.runtime.engines.simulated import Simulated
 from lpgcn.runtime.local_cost import local_cost
 from lpgcn.runtime.machine import Machine
-from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs.loop import Loop, Observer
 from lpgcn.runtime.runs.run_folder import Run, RunFolder, RunFolderError, Summary
@@ -135,7 +134,6 @@ def train(
             folder.extend(config)
         if summary := folder.summary():
             return summary
-    keep_freed_memory()
     observer = observer or Observer()
     with ExitStack() as stack:
         witness = stack.enter_context(Transcript(Path(transcript))) if transcript else None
