@@ -46,6 +46,7 @@ def frames(triples: list[Triple], prefix: str) -> dict[str, Any]:
         "pandas categories": frame.astype({"u": "category", "i": "category"}),
         "polars": pl.DataFrame(named),
         "list": list(zip(users, items, stars, strict=True)),
+        "records": frame.to_dict("records"),
         "tuple": (np.array(users), np.array(items), np.array(stars)),
     }
 
@@ -134,6 +135,11 @@ def test_times_of_a_data_frame(kind: str) -> None:
         ([(1, 2), (1, 2, 3)], "found 2 and, in row 2, 3 fields; expected as many in each"),
         ([1, 2], "found list as data"),
         (["ab"], "found list as data"),
+        ([b"ab"], "found list as data"),
+        ([("a", "b"), {"a", "c"}], "found a set as row 2, .* expected .user, item"),
+        ([{"user_id": 1, "item_id": 2}, (1, 2)], "found a dict as row 1"),
+        ([{"user": 1, "item_id": 2}], r"the records: .*did you mean 'user'\?"),
+        ([{"user_id": 1, "item_id": 2}, {"user_id": 1}], "records, line 2: .* 'item_id' has None"),
     ],
 )
 def test_what_is_wrong_is_told(data: Any, message: str) -> None:
