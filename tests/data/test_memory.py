@@ -121,7 +121,10 @@ def test_times_of_a_data_frame(kind: str) -> None:
         (pd.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
         (pd.DataFrame({"user_id": [1.0, np.nan], "item_id": [1, 2]}), "column 'user_id' has nan"),
         (pd.DataFrame({"user_id": [1.0, 2.5], "item_id": [1, 2]}), "has 2.5; expected a whole n"),
-        (pd.DataFrame({"user_id": [True], "item_id": [1]}), "has True; expected a whole number or"),
+        (
+            pd.DataFrame({"user_id": [True], "item_id": [1]}),
+            "has True; expected a whole number .*or",
+        ),
         (pd.DataFrame({"user_id": ["a", " "], "item_id": [1, 2]}), "line 2: column 'user_id' has "),
         (pd.DataFrame({"user_id": [], "item_id": []}), "the data frame: there are no interactions"),
         (pl.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
@@ -145,6 +148,34 @@ def test_times_of_a_data_frame(kind: str) -> None:
 def test_what_is_wrong_is_told(data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make_split(data)
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        (
+            np.array([2.0**53, 2.0**53 + 2]),
+            "line 2: .* at most 9007199254740992; above that",
+        ),
+        (np.array([-(2.0**60)]), "line 1: .* at most 9007199254740992; .* integers or strings"),
+        (
+            np.array([2.0**24, 2.0**24 + 2], dtype=np.float32),
+            "at most 16777216; above that",
+        ),
+        (np.array([7, 2**63], dtype=np.uint64), "9223372036854775808; .* larger ids as strings"),
+        (np.array([2.0**53 + 2], dtype=object), r"as a float, of at most 2\^53"),
+    ],
+)
+def test_ids_that_numbers_do_not_tell_apart_are_refused(users: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_split((users, np.arange(len(users))))
+
+
+def test_the_largest_ids_are_kept_apart() -> None:
+    ends = np.array([-(2**63), 2**53, 2**53 + 1, 2**63 - 1])
+    assert list(make_split((ends, np.arange(4))).user_ids) == ends.tolist()
+    exact = np.array([-(2.0**53), 2.0**53])
+    assert list(make_split((exact, np.arange(2))).user_ids) == [-(2**53), 2**53]
 
 
 def test_a_split_is_not_split_again() -> None:

@@ -79,7 +79,11 @@ def test_only_ratings_from_the_minimum_on_count(folder: Path) -> None:
         ({"user_id": ["a", None], "item_id": [1, 2]}, "line 2: column 'user_id' has None"),
         ({"user_id": [1.0, math.nan], "item_id": [1, 2]}, "line 2: column 'user_id' has nan"),
         ({"user_id": [1.0, 2.5], "item_id": [1, 2]}, "has 2.5; expected a whole number"),
-        ({"user_id": [1.0, 1e300], "item_id": [1, 2]}, "has 1e.300; expected a whole number"),
+        (
+            {"user_id": [1.0, 1e300], "item_id": [1, 2]},
+            "has 1e.300; expected a whole number",
+        ),
+        ({"user_id": [2.0**53 + 2], "item_id": [1]}, "at most 9007199254740992; above that"),
         ({"user_id": ["a", " "], "item_id": [1, 2]}, "line 2: column 'user_id' has ' '"),
         ({"user_id": [True], "item_id": [1]}, "type bool; expected whole numbers or strings"),
         ({"user_id": [1], "item_id": [1], "rating": ["good"]}, "type string; expected numbers"),

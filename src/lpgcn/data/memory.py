@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting
 
 Values = npt.NDArray[Any]
+_AN_ID: Final = "a whole number (as a float, of at most 2^53) or a string"
 
 
 def make_split(
@@ -174,19 +175,13 @@ def _array(values: Sequence[Any]) -> Values:
 def column_of_ids(where: str, name: str, values: Values) -> Column:
     """Whole numbers, also where they are stored as 7.0, or strings."""
     if values.dtype.kind in "iuf":
-        numbers = column_of_numbers(where, name, values)
-        with np.errstate(invalid="ignore"):
-            whole = numbers.astype(np.int64)
-        if (bad := np.flatnonzero(whole != numbers)).size:
-            at = int(bad[0])
-            raise bad_cell(where, at + 1, name, numbers[at].item(), "a whole number")
-        return Column.of_numbers(whole)
+        return Column.of_whole_numbers(where, name, column_of_numbers(where, name, values))
     codes: dict[str, int] = {}
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values.tolist()):
         text = _id(value)
         if text is None:
-            raise bad_cell(where, row + 1, name, value, "a whole number or a string")
+            raise bad_cell(where, row + 1, name, value, _AN_ID)
         found[row] = codes.setdefault(text, len(codes))
     return Column.of_names(found, list(codes))
 
@@ -198,7 +193,7 @@ def _id(value: object) -> str | None:
         return text if text and text.lower() != "nan" and "\0" not in text else None
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return str(int(value))
     return None
 

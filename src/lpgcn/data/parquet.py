@@ -92,12 +92,7 @@ def _ids(where: str, name: str, column: Any) -> Column:
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type):
-        values = _numbers(where, name, column)
-        with np.errstate(invalid="ignore"):
-            whole = values.astype(np.int64)
-        if (bad := np.flatnonzero(whole != values)).size:
-            raise bad_cell(where, int(bad[0]) + 1, name, values[bad[0]].item(), "a whole number")
-        return Column.of_numbers(whole)
+        return Column.of_whole_numbers(where, name, _numbers(where, name, column))
     if not (pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)):
         raise DataError(
             f"{where}: column {name!r} has type {column.type}; expected whole numbers or strings"

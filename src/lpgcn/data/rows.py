@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +143,28 @@ class Column:
         """Row r has the id numbers[r]."""
         values, codes = np.unique(numbers, return_inverse=True)
         return cls(codes.astype(np.int64), Ids(values))
+
+    @classmethod
+    def of_whole_numbers(cls, where: str, name: str, values: npt.NDArray[Any]) -> Column:
+        """Row r has the id values[r], finite and of any type, also where that is 7.0."""
+        is_float = values.dtype.kind == "f"
+        if is_float and (bad := np.flatnonzero(values != np.floor(values))).size:
+            at = int(bad[0])
+            raise bad_cell(where, at + 1, name, values[at].item(), "a whole number")
+        # Of larger floats one stands for several whole numbers: ids would be merged.
+        most = 2 ** (np.finfo(values.dtype).nmant + 1) if is_float else 2**63 - 1
+        if (large := np.flatnonzero(np.abs(values) > most)).size:
+            at = int(large[0])
+            advice = (
+                f"above that {values.dtype} does not tell ids apart: give integers or strings"
+                if is_float
+                else "give larger ids as strings"
+            )
+            raise DataError(
+                f"{where}, line {at + 1}: column {name!r} has {values[at].item()!r}; expected a "
+                f"whole number of at most {most}; {advice}"
+            )
+        return cls.of_numbers(values.astype(np.int64))
 
     def take(self, rows: Int64) -> Column:
         """These rows only, and only the ids that they have."""
