@@ -92,6 +92,21 @@ def test_the_numbers_of_a_sparse_matrix_are_interactions(
     )
 
 
+def test_blanks_around_ids_are_no_part_of_them_in_any_reader(folder: Path) -> None:
+    frame = pd.DataFrame({"user_id": ["a", " a", "b\t", "b"], "item_id": ["x", "y ", "x", " z z "]})
+    frame.to_csv(folder / "blanks.csv", index=False)
+    frame.to_parquet(folder / "blanks.parquet")
+    splits = [
+        make_split(frame),
+        read_split(folder / "blanks.csv"),
+        read_split(folder / "blanks.parquet"),
+    ]
+    assert len({split.fingerprint for split in splits}) == 1
+    for split in splits:
+        assert list(split.user_ids) == ["a", "b"]
+        assert list(split.item_ids) == ["x", "y", "z z"]
+
+
 def test_zeros_that_are_stored_are_no_interactions() -> None:
     matrix = scipy.sparse.csr_array(([1, 0, 2], ([0, 0, 1], [3, 4, 4])), shape=(2, 5))
     split = make_split(matrix)

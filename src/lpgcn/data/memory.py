@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lpgcn.array_types import Float64
 from lpgcn.data.assembly import assembled
 from lpgcn.data.errors import DataError
-from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell, check_not_empty
+from lpgcn.data.rows import Codes, Column, Columns, Places, Rows, bad_cell, check_not_empty
 from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting
 
@@ -176,21 +176,20 @@ def column_of_ids(where: str, name: str, values: Values) -> Column:
     """Whole numbers, also where they are stored as 7.0, or strings."""
     if values.dtype.kind in "iuf":
         return Column.of_whole_numbers(where, name, column_of_numbers(where, name, values))
-    codes: dict[str, int] = {}
+    codes = Codes(where, name)
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values.tolist()):
-        text = _id(value)
+        text = _spelled(value)
         if text is None:
             raise bad_cell(where, row + 1, name, value, _AN_ID)
-        found[row] = codes.setdefault(text, len(codes))
-    return Column.of_names(found, list(codes))
+        found[row] = codes.code(row + 1, text)
+    return codes.column(found)
 
 
-def _id(value: object) -> str | None:
-    """As a file would spell it."""
+def _spelled(value: object) -> str | None:
+    """As a file would spell an id."""
     if isinstance(value, str):
-        text = value.strip()
-        return text if text and text.lower() != "nan" and "\0" not in text else None
+        return value
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.data.errors import DataError
-from lpgcn.data.rows import Column, Columns, Rows, bad_cell
+from lpgcn.data.rows import Codes, Column, Columns, Rows, bad_cell
 
 
 def read_parquet(path: Path, columns: Columns) -> Rows:
@@ -99,8 +99,7 @@ def _ids(where: str, name: str, column: Any) -> Column:
         )
     _check_present(where, name, column)
     encoded = column.dictionary_encode()
-    codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    for code, one in enumerate(names):
-        if not one.strip() or "\0" in one:
-            raise bad_cell(where, int(np.argmax(codes == code)) + 1, name, one, "an id")
-    return Column.of_names(codes, names)
+    rows, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    lines, codes = np.unique(rows, return_index=True)[1] + 1, Codes(where, name)
+    found = [codes.code(line, one) for line, one in zip(lines.tolist(), names, strict=True)]
+    return codes.column(np.array(found, dtype=np.int64)[rows])

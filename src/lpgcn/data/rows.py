@@ -172,6 +172,33 @@ class Column:
         return Column(codes.astype(np.int64), Ids(self.ids.values[used]))
 
 
+class Codes:
+    """Numbers ids that are strings as they come; what an id is, is decided here for every reader.
+
+    Blanks around an id do not belong to it.
+    """
+
+    def __init__(self, where: str, name: str) -> None:
+        self._where, self._name = where, name
+        self._codes: dict[str, int] = {}
+
+    def check(self, line: int, cell: str) -> None:
+        text = cell.strip()
+        if text not in self._codes and (not text or text.lower() == "nan" or "\0" in text):
+            raise bad_cell(self._where, line, self._name, cell, "an id")
+
+    def code(self, line: int, cell: str) -> int:
+        text = cell.strip()
+        if text not in self._codes:
+            self.check(line, cell)
+            self._codes[text] = len(self._codes)
+        return self._codes[text]
+
+    def column(self, codes: npt.ArrayLike) -> Column:
+        """Row r has the id that got the number codes[r]."""
+        return Column.of_names(codes, list(self._codes))
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Row r is a user and an item, from line lines[r], and at times[r] if that is known."""
