@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,43 @@ def test_times_of_a_data_frame(kind: str) -> None:
     pairs = [(1, 5, 4.0, 3), (1, 6, 4.0, 1), (1, 7, 4.0, 2)]
     same = make_split(pairs, splitting=Splitting("leave-one-out"))
     assert same.fingerprint == split.fingerprint
+
+
+MOMENTS = [
+    datetime(2026, 1, 3, 1, tzinfo=timezone(timedelta(hours=5))),
+    datetime(2026, 1, 2, 23, 30, tzinfo=UTC),
+    datetime(2026, 1, 1, tzinfo=UTC),
+]
+"""The first is before the second, though its clock says otherwise."""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.Series(pd.to_datetime(MOMENTS, utc=True)),
+        pd.Series(pd.to_datetime(MOMENTS, utc=True)).dt.tz_convert("Asia/Tokyo"),
+        MOMENTS,
+        [moment.astimezone(UTC).replace(tzinfo=None) for moment in MOMENTS],
+        [moment.isoformat() for moment in MOMENTS],
+        np.array([moment.isoformat() for moment in MOMENTS]),
+        [date(2026, 1, 2), date(2026, 1, 3), date(2026, 1, 1)],
+        [str(moment.timestamp()) for moment in MOMENTS],
+    ],
+)
+def test_every_kind_of_date_is_a_time(times: Any) -> None:
+    split = make_split(
+        pd.DataFrame({"user_id": [1, 1, 1], "item_id": [5, 6, 7], "t": times}),
+        columns=Columns(time="t"),
+        splitting=Splitting("leave-one-out"),
+    )
+    assert [split.item_ids[int(part.items[0])] for part in split.parts.values()] == [7, 5, 6]
+
+
+@pytest.mark.parametrize("bad", [None, "soon", "nan", True, float("inf"), pd.NaT, b"2026-01-01"])
+def test_what_is_no_time_is_told_with_its_place(bad: Any) -> None:
+    pairs = [(1, 5, 4.0, date(2026, 1, 1)), (1, 6, 4.0, bad)]
+    with pytest.raises(DataError, match=r"line 2: column 'time' has .* expected a number, or"):
+        make_split(pairs, splitting=Splitting("leave-one-out"))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.rows import Codes, Column, Columns, Places, Rows, bad_cell, check_not_empty
 from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting
+from lpgcn.data.times import A_TIME, seconds
 
 Values = npt.NDArray[Any]
 _AN_ID: Final = "a whole number (as a float, of at most 2^53) or a string"
@@ -214,4 +215,12 @@ def _times(where: str, name: str, values: Values) -> Float64:
         if (bad := np.flatnonzero(np.isnat(values))).size:
             raise bad_cell(where, int(bad[0]) + 1, name, None, "a date")
         return values.astype("datetime64[us]").astype(np.int64) / 1e6
-    return column_of_numbers(where, name, values).astype(np.float64)
+    if values.dtype.kind not in "OU":
+        return column_of_numbers(where, name, values).astype(np.float64)
+    times = np.empty(len(values))
+    for row, value in enumerate(values.tolist()):
+        found = seconds(value)
+        if found is None:
+            raise bad_cell(where, row + 1, name, value, A_TIME)
+        times[row] = found
+    return times

@@ -8,7 +8,6 @@ import math
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ import numpy as np
 from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
 from lpgcn.data.rows import Codes, Columns, Places, Rows, bad_cell
+from lpgcn.data.times import A_TIME, seconds
 
 Record = tuple[int, list[str]]
 _DELIMITERS: Final = ("::", "\t", ",", ";", "|")
@@ -77,10 +77,9 @@ def _read(where: str, columns: Columns, places: Places, records: Iterator[Record
             if rating < columns.minimum_rating:
                 continue
         if places.time is not None:
-            time = _time(record[places.time])
+            time = seconds(record[places.time])
             if time is None:
-                expected = "a number, or a date such as 2026-01-31 or 2026-01-31T12:00:00"
-                raise bad_cell(where, line, time_name, record[places.time], expected)
+                raise bad_cell(where, line, time_name, record[places.time], A_TIME)
             times.append(time)
         users.append(user_codes.code(line, user))
         items.append(item_codes.code(line, item))
@@ -171,15 +170,3 @@ def _number(cell: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _time(cell: str) -> float | None:
-    """Seconds, or whatever numbers the data has; of a date without a zone, in UTC."""
-    number = _number(cell)
-    if number is not None:
-        return number
-    try:
-        moment = datetime.fromisoformat(cell)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
