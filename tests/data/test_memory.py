@@ -108,6 +108,25 @@ def test_blanks_around_ids_are_no_part_of_them_in_any_reader(folder: Path) -> No
         assert list(split.item_ids) == ["x", "y", "z z"]
 
 
+def test_one_id_that_is_too_long_is_told_in_any_reader(folder: Path) -> None:
+    def frame(length: int) -> pd.DataFrame:
+        return pd.DataFrame({"user_id": ["a", "b"], "item_id": ["x", "y" * length]})
+
+    assert make_split(frame(512)).item_ids[1] == "y" * 512
+    frame(513).to_csv(folder / "long.csv", index=False)
+    frame(513).to_parquet(folder / "long.parquet")
+    told = (
+        r"line \d: column 'item_id' has 'y{40}…'; expected an id of at most 512 .*, not 513"
+    )
+    for read in (
+        lambda: make_split(frame(513)),
+        lambda: read_split(folder / "long.csv"),
+        lambda: read_split(folder / "long.parquet"),
+    ):
+        with pytest.raises(DataError, match=told):
+            read()
+
+
 def test_zeros_that_are_stored_are_no_interactions() -> None:
     matrix = scipy.sparse.csr_array(([1, 0, 2], ([0, 0, 1], [3, 4, 4])), shape=(2, 5))
     split = make_split(matrix)

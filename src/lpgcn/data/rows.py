@@ -17,6 +17,8 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
 
 _IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+LONGEST_ID: Final = 512
+"""In characters: all ids take as much memory as the longest."""
 _MAY_BE_TIME: Final = re.compile(r"time|date|^ts$|^when$", re.IGNORECASE)
 
 
@@ -184,8 +186,13 @@ class Codes:
 
     def check(self, line: int, cell: str) -> None:
         text = cell.strip()
-        if text not in self._codes and (not text or text.lower() == "nan" or "\0" in text):
+        if text in self._codes:
+            return
+        if not text or text.lower() == "nan" or "\0" in text:
             raise bad_cell(self._where, line, self._name, cell, "an id")
+        if len(text) > LONGEST_ID:
+            expected = f"an id of at most {LONGEST_ID} characters, not {len(text)}"
+            raise bad_cell(self._where, line, self._name, f"{text[:40]}…", expected)
 
     def code(self, line: int, cell: str) -> int:
         text = cell.strip()
