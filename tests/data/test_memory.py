@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -115,9 +116,7 @@ def test_one_id_that_is_too_long_is_told_in_any_reader(folder: Path) -> None:
     assert make_split(frame(512)).item_ids[1] == "y" * 512
     frame(513).to_csv(folder / "long.csv", index=False)
     frame(513).to_parquet(folder / "long.parquet")
-    told = (
-        r"line \d: column 'item_id' has 'y{40}…'; expected an id of at most 512 .*, not 513"
-    )
+    told = r"line \d: column 'item_id' has 'y{40}…'; expected an id of at most 512 .*, not 513"
     for read in (
         lambda: make_split(frame(513)),
         lambda: read_split(folder / "long.csv"),
@@ -125,6 +124,20 @@ def test_one_id_that_is_too_long_is_told_in_any_reader(folder: Path) -> None:
     ):
         with pytest.raises(DataError, match=told):
             read()
+
+
+@pytest.mark.parametrize("columns", [Columns(positions=(2, 1, 3)), Columns("1", "0", "2")])
+def test_a_frame_without_names_is_read_by_positions(columns: Columns) -> None:
+    frame = pd.DataFrame([("x", "a", 5), ("y", "a", 1), ("y", "b", 4)])
+    with pytest.raises(DataError, match=r"the numbers 0, 1, 2; .*positions=\(1, 2, 3\).*user="):
+        make_split(frame)
+    for data in (frame, pl.from_pandas(frame.rename(columns=str))):
+        split = make_split(data, columns=replace(columns, minimum_rating=4))
+        assert list(split.user_ids) == ["a", "b"]
+        assert list(split.item_ids) == ["x", "y"]
+        assert len(split.train) == 2
+    with pytest.raises(DataError, match="found 3 fields, expected a column 4"):
+        make_split(frame, columns=Columns(positions=(1, 4)))
 
 
 def test_zeros_that_are_stored_are_no_interactions() -> None:

@@ -59,7 +59,8 @@ def _rows(data: Any, columns: Columns) -> Rows:
     elif labels := _labels(data):
         where = "the data frame" if hasattr(data, "columns") else "the records"
         names = tuple(map(str, labels))
-        places, maybe_times = columns.places(where, names), columns.maybe_times(names)
+        at = columns.positions_in(where, len(names)) if columns.positions else None
+        places, maybe_times = at or columns.places(where, names), columns.maybe_times(names)
         used = {place: _named(data, labels[place]) for place in _used(places)}
         values = [used.get(place, np.empty(0)) for place in range(len(labels))]
     else:

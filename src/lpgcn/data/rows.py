@@ -42,8 +42,8 @@ class Columns:
     minimum_rating: float | None = None
     time: str | None = None
     positions: tuple[int, ...] = ()
-    """Without a header: which fields, from 1, are user, item, rating and time. 0 or none for a
-    rating or a time that there is not. Names have no meaning then."""
+    """Without a header, or in a data frame: which fields, from 1, are user, item, rating and time.
+    0 or none for a rating or a time that there is not. Names have no meaning then."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.minimum_rating or 0):
@@ -114,8 +114,9 @@ def _place(where: str, header: Sequence[str], name: str) -> int:
         if len(header) > 1 and all(map(_IS_NUMBER.fullmatch, header)):
             raise DataError(
                 f"{where}: found the numbers {', '.join(header)}; expected the names of columns; "
-                "if the file has no header, say where user, item and, if there are any, rating and "
-                "time are with --columns 1,2,3 (in Python Columns(positions=(1, 2, 3)))"
+                "if there are no names, say where user, item and, if there are any, rating and "
+                "time are with --columns 1,2,3 (in Python Columns(positions=(1, 2, 3))); if these "
+                "are names, with --user-column and --item-column (Columns(user=…, item=…))"
             )
         raise DataError(
             f"{where}: unknown column {name!r}{meant}; the columns are {', '.join(header)}; say "
