@@ -21,6 +21,7 @@ from lpgcn.data import (
     ratio_split,
     read_split,
 )
+from lpgcn.data.written import check_can_be_written
 
 PAIRS = st.sets(st.tuples(st.integers(0, 8), st.integers(0, 30)), min_size=1, max_size=80)
 
@@ -194,6 +195,7 @@ def test_users_without_training_items_are_left_out_and_counted(
     assert list(split.user_ids) == users
     assert [len(part) for part in split.parts.values()] == sizes
     assert split.train.user_degrees.min() > 0
+    check_can_be_written(split)
 
 
 @given(PAIRS, st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.3]))
@@ -246,9 +248,11 @@ def test_a_split_by_time_leaves_out_who_came_later(tmp_path: Path) -> None:
     rows = [f"{'new' if day > 9 else 'old'},{day},{date}" for day, date in enumerate(dates, 1)]
     path.write_text("\n".join(["user_id,item_id,when", *rows]))
     columns = Columns(time="when")
-    with pytest.warns(DataWarning, match="1 users have no training items .* 'new'"):
+    with pytest.warns(DataWarning, match="'new'; so are 1 items that nobody else has;"):
         split = read_split(path, columns=columns, splitting=Splitting("temporal"))
     assert list(split.user_ids) == ["old"]
+    assert list(split.item_ids) == list(range(1, 10))
+    check_can_be_written(split)
     assert [len(part) for part in split.parts.values()] == [8, 1, 0]
     with pytest.raises(DataError, match=r"needs the time of every interaction.*--time-column"):
         read_split(path, splitting=Splitting("temporal"))

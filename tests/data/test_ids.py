@@ -76,6 +76,13 @@ def test_an_unknown_id_gets_a_hint(
         Ids.of(external).index_of(asked)
 
 
+def test_blanks_around_an_id_do_not_matter_unless_they_are_part_of_one() -> None:
+    assert Ids.of(["alice", "bob"]).index_of(" bob\n") == 1
+    assert Ids.of([1, 5]).index_of(" 5") == 1
+    assert Ids.of(["bob", "bob "]).index_of("bob ") == 1
+    assert Ids.of(["alice", "bob"]).indices_of(["bob", " alice"]).tolist() == [1, 0]
+
+
 def test_ids_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="ascending"):
         Ids(Ids.of([1, 2]).values[::-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ def frames(triples: list[Triple], prefix: str) -> dict[str, Any]:
         "pandas categories": frame.astype({"u": "category", "i": "category"}),
         "polars": pl.DataFrame(named),
         "list": list(zip(users, items, stars, strict=True)),
+        "records": frame.to_dict("records"),
         "tuple": (np.array(users), np.array(items), np.array(stars)),
     }
 
@@ -91,6 +94,52 @@ def test_the_numbers_of_a_sparse_matrix_are_interactions(
     )
 
 
+def test_blanks_around_ids_are_no_part_of_them_in_any_reader(folder: Path) -> None:
+    frame = pd.DataFrame({"user_id": ["a", " a", "b\t", "b"], "item_id": ["x", "y ", "x", " z z "]})
+    frame.to_csv(folder / "blanks.csv", index=False)
+    frame.to_parquet(folder / "blanks.parquet")
+    splits = [
+        make_split(frame),
+        read_split(folder / "blanks.csv"),
+        read_split(folder / "blanks.parquet"),
+    ]
+    assert len({split.fingerprint for split in splits}) == 1
+    for split in splits:
+        assert list(split.user_ids) == ["a", "b"]
+        assert list(split.item_ids) == ["x", "y", "z z"]
+
+
+def test_one_id_that_is_too_long_is_told_in_any_reader(folder: Path) -> None:
+    def frame(length: int) -> pd.DataFrame:
+        return pd.DataFrame({"user_id": ["a", "b"], "item_id": ["x", "y" * length]})
+
+    assert make_split(frame(512)).item_ids[1] == "y" * 512
+    frame(513).to_csv(folder / "long.csv", index=False)
+    frame(513).to_parquet(folder / "long.parquet")
+    told = r"line \d: column 'item_id' has 'y{40}…'; expected an id of at most 512 .*, not 513"
+    for read in (
+        lambda: make_split(frame(513)),
+        lambda: read_split(folder / "long.csv"),
+        lambda: read_split(folder / "long.parquet"),
+    ):
+        with pytest.raises(DataError, match=told):
+            read()
+
+
+@pytest.mark.parametrize("columns", [Columns(positions=(2, 1, 3)), Columns("1", "0", "2")])
+def test_a_frame_without_names_is_read_by_positions(columns: Columns) -> None:
+    frame = pd.DataFrame([("x", "a", 5), ("y", "a", 1), ("y", "b", 4)])
+    with pytest.raises(DataError, match=r"the numbers 0, 1, 2; .*positions=\(1, 2, 3\).*user="):
+        make_split(frame)
+    for data in (frame, pl.from_pandas(frame.rename(columns=str))):
+        split = make_split(data, columns=replace(columns, minimum_rating=4))
+        assert list(split.user_ids) == ["a", "b"]
+        assert list(split.item_ids) == ["x", "y"]
+        assert len(split.train) == 2
+    with pytest.raises(DataError, match="found 3 fields, expected a column 4"):
+        make_split(frame, columns=Columns(positions=(1, 4)))
+
+
 def test_zeros_that_are_stored_are_no_interactions() -> None:
     matrix = scipy.sparse.csr_array(([1, 0, 2], ([0, 0, 1], [3, 4, 4])), shape=(2, 5))
     split = make_split(matrix)
@@ -113,6 +162,43 @@ def test_times_of_a_data_frame(kind: str) -> None:
     assert same.fingerprint == split.fingerprint
 
 
+MOMENTS = [
+    datetime(2026, 1, 3, 1, tzinfo=timezone(timedelta(hours=5))),
+    datetime(2026, 1, 2, 23, 30, tzinfo=UTC),
+    datetime(2026, 1, 1, tzinfo=UTC),
+]
+"""The first is before the second, though its clock says otherwise."""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.Series(pd.to_datetime(MOMENTS, utc=True)),
+        pd.Series(pd.to_datetime(MOMENTS, utc=True)).dt.tz_convert("Asia/Tokyo"),
+        MOMENTS,
+        [moment.astimezone(UTC).replace(tzinfo=None) for moment in MOMENTS],
+        [moment.isoformat() for moment in MOMENTS],
+        np.array([moment.isoformat() for moment in MOMENTS]),
+        [date(2026, 1, 2), date(2026, 1, 3), date(2026, 1, 1)],
+        [str(moment.timestamp()) for moment in MOMENTS],
+    ],
+)
+def test_every_kind_of_date_is_a_time(times: Any) -> None:
+    split = make_split(
+        pd.DataFrame({"user_id": [1, 1, 1], "item_id": [5, 6, 7], "t": times}),
+        columns=Columns(time="t"),
+        splitting=Splitting("leave-one-out"),
+    )
+    assert [split.item_ids[int(part.items[0])] for part in split.parts.values()] == [7, 5, 6]
+
+
+@pytest.mark.parametrize("bad", [None, "soon", "nan", True, float("inf"), pd.NaT, b"2026-01-01"])
+def test_what_is_no_time_is_told_with_its_place(bad: Any) -> None:
+    pairs = [(1, 5, 4.0, date(2026, 1, 1)), (1, 6, 4.0, bad)]
+    with pytest.raises(DataError, match=r"line 2: column 'time' has .* expected a number, or"):
+        make_split(pairs, splitting=Splitting("leave-one-out"))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -120,7 +206,10 @@ def test_times_of_a_data_frame(kind: str) -> None:
         (pd.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
         (pd.DataFrame({"user_id": [1.0, np.nan], "item_id": [1, 2]}), "column 'user_id' has nan"),
         (pd.DataFrame({"user_id": [1.0, 2.5], "item_id": [1, 2]}), "has 2.5; expected a whole n"),
-        (pd.DataFrame({"user_id": [True], "item_id": [1]}), "has True; expected a whole number or"),
+        (
+            pd.DataFrame({"user_id": [True], "item_id": [1]}),
+            "has True; expected a whole number .*or",
+        ),
         (pd.DataFrame({"user_id": ["a", " "], "item_id": [1, 2]}), "line 2: column 'user_id' has "),
         (pd.DataFrame({"user_id": [], "item_id": []}), "the data frame: there are no interactions"),
         (pl.DataFrame({"user_id": ["a", None], "item_id": [1, 2]}), "line 2: column 'user_id' has"),
@@ -134,11 +223,44 @@ def test_times_of_a_data_frame(kind: str) -> None:
         ([(1, 2), (1, 2, 3)], "found 2 and, in row 2, 3 fields; expected as many in each"),
         ([1, 2], "found list as data"),
         (["ab"], "found list as data"),
+        ([b"ab"], "found list as data"),
+        ([("a", "b"), {"a", "c"}], "found a set as row 2, .* expected .user, item"),
+        ([{"user_id": 1, "item_id": 2}, (1, 2)], "found a dict as row 1"),
+        ([{"user": 1, "item_id": 2}], r"the records: .*did you mean 'user'\?"),
+        ([{"user_id": 1, "item_id": 2}, {"user_id": 1}], "records, line 2: .* 'item_id' has None"),
     ],
 )
 def test_what_is_wrong_is_told(data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make_split(data)
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        (
+            np.array([2.0**53, 2.0**53 + 2]),
+            "line 2: .* at most 9007199254740992; above that",
+        ),
+        (np.array([-(2.0**60)]), "line 1: .* at most 9007199254740992; .* integers or strings"),
+        (
+            np.array([2.0**24, 2.0**24 + 2], dtype=np.float32),
+            "at most 16777216; above that",
+        ),
+        (np.array([7, 2**63], dtype=np.uint64), "9223372036854775808; .* larger ids as strings"),
+        (np.array([2.0**53 + 2], dtype=object), r"as a float, of at most 2\^53"),
+    ],
+)
+def test_ids_that_numbers_do_not_tell_apart_are_refused(users: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_split((users, np.arange(len(users))))
+
+
+def test_the_largest_ids_are_kept_apart() -> None:
+    ends = np.array([-(2**63), 2**53, 2**53 + 1, 2**63 - 1])
+    assert list(make_split((ends, np.arange(4))).user_ids) == ends.tolist()
+    exact = np.array([-(2.0**53), 2.0**53])
+    assert list(make_split((exact, np.arange(2))).user_ids) == [-(2**53), 2**53]
 
 
 def test_a_split_is_not_split_again() -> None:

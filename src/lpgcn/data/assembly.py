@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lpgcn.array_types import Float64, Int64
+from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.data.errors import DataError, DataWarning
 from lpgcn.data.ids import Ids
 from lpgcn.data.interactions import Interactions
@@ -21,7 +21,8 @@ def assembled(name: str, rows: Mapping[str, Rows], splitting: Splitting) -> Spli
     """Rows of the part `train` alone are split; with those of `valid` or `test` they are the parts.
 
     Of training items with a test and no validation part, `valid_ratio` are taken for validation.
-    Users without training items have no place in the graph: they are left out, with a warning.
+    Users without training items have no place in the graph: they are left out, and the items
+    that only they have, with a warning.
     """
     user_ids = Ids.union(*(part.users.ids for part in rows.values()))
     item_ids = Ids.union(*(part.items.ids for part in rows.values()))
@@ -121,32 +122,41 @@ def _compacted(
 
 
 def _with_training_items(split: Split, where: str, alone: set[int]) -> Split:
-    """Only the users that have something to train on; the others are counted in a warning."""
+    """Only the users that have something to train on, and the items that one of them has; the
+    others are counted in a warning."""
     trained = split.train.user_degrees > 0
     if not trained.any():
         raise DataError(f"{where}: nobody has training items; expected one or more for each user")
-    nowhere = alone - {one for one in split.user_ids if isinstance(one, int)}
-    if missing := int((~trained).sum()) + len(nowhere):
-        untrained = np.flatnonzero(~trained)
-        first = split.user_ids[int(untrained[0])] if untrained.size else min(nowhere)
-        warnings.warn(
-            f"{where}: {missing} users have no training items and are left out, the first is user "
-            f"{first!r}; give them some to have them in",
-            DataWarning,
-            stacklevel=4,
-        )
+    of_trained = [only(part, trained[part.users]) for part in split.parts.values()]
+    had = np.sum([part.item_degrees for part in of_trained], axis=0) > 0
+    _warn_of_left_out(split, where, alone, trained, had)
     if trained.all():
         return split
-    new = np.cumsum(trained) - 1
-    n_users = int(trained.sum())
+    train, valid, test = (_renumbered(part, trained, had) for part in of_trained)
+    user_ids, item_ids = Ids(split.user_ids.values[trained]), Ids(split.item_ids.values[had])
+    return Split(split.name, train, valid, test, user_ids, item_ids)
 
-    def part(old: Interactions) -> Interactions:
-        kept = trained[old.users]
-        return Interactions(new[old.users[kept]], old.items[kept], n_users, old.n_items)
 
-    train, valid, test = map(part, (split.train, split.valid, split.test))
-    user_ids = Ids(split.user_ids.values[trained])
-    return Split(split.name, train, valid, test, user_ids, split.item_ids)
+def _warn_of_left_out(split: Split, where: str, alone: set[int], trained: Bits, had: Bits) -> None:
+    nowhere = alone - {one for one in split.user_ids if isinstance(one, int)}
+    missing, n_items = int((~trained).sum()) + len(nowhere), int((~had).sum())
+    if not missing:
+        return
+    untrained = np.flatnonzero(~trained)
+    first = split.user_ids[int(untrained[0])] if untrained.size else min(nowhere)
+    with_them = f"; so are {n_items} items that nobody else has" if n_items else ""
+    warnings.warn(
+        f"{where}: {missing} users have no training items and are left out, the first is user "
+        f"{first!r}{with_them}; give these users some to have them in",
+        DataWarning,
+        stacklevel=5,
+    )
+
+
+def _renumbered(part: Interactions, users: Bits, items: Bits) -> Interactions:
+    """The same pairs, numbered among these users and items only."""
+    user, item = np.cumsum(users) - 1, np.cumsum(items) - 1
+    return Interactions(user[part.users], item[part.items], int(users.sum()), int(items.sum()))
 
 
 def _check_disjoint(

@@ -68,19 +68,22 @@ class Ids:
         return np.searchsorted(whole.values, values).astype(np.int64)
 
     def index_of(self, external: int | str, what: str = "id") -> int:
-        """The dense index of an external id; `"7"` finds the number 7, as on a command line.
+        """The dense index of an external id; `"7"` finds the number 7, as on a command line, and
+        `" 7 "` as well, as readers take no blanks around ids.
 
         `what` it is the id of is said where there is none.
         """
         text = str(external)
-        if self.are_numbers and not _spells_number(text):
+        spellings = [text, text.strip()]
+        if self.are_numbers and not (spellings := list(filter(_spells_number, spellings))):
             raise DataError(
                 f"unknown {what} {external!r}: the ids are whole numbers{self._range()}"
             )
-        wanted = int(text) if self.are_numbers else text
-        index = int(np.searchsorted(self.values, np.array(wanted)))
-        if index < len(self) and self[index] == wanted:
-            return index
+        for spelling in spellings:
+            wanted = int(spelling) if self.are_numbers else spelling
+            index = int(np.searchsorted(self.values, np.array(wanted)))
+            if index < len(self) and self[index] == wanted:
+                return index
         raise DataError(f"unknown {what} {external!r}{self._hint(wanted, index)}")
 
     def indices_of(self, externals: Collection[int | str], what: str = "id") -> Int64:

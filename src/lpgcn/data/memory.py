@@ -6,9 +6,9 @@ whatever has `tocoo` is a sparse matrix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,13 @@ import numpy.typing as npt
 from lpgcn.array_types import Float64
 from lpgcn.data.assembly import assembled
 from lpgcn.data.errors import DataError
-from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell, check_not_empty
+from lpgcn.data.rows import Codes, Column, Columns, Places, Rows, bad_cell, check_not_empty
 from lpgcn.data.split import Split
 from lpgcn.data.splitting import Splitting
+from lpgcn.data.times import A_TIME, seconds
 
 Values = npt.NDArray[Any]
+_AN_ID: Final = "a whole number (as a float, of at most 2^53) or a string"
 
 
 def make_split(
@@ -32,10 +34,11 @@ def make_split(
 ) -> Split:
     """A split of interactions in memory, with the fingerprint of a file with the same ones.
 
-    `data` is a pandas or polars data frame with named columns; a SciPy sparse matrix of users and
-    items, whose numbers other than zero are interactions (and ratings), with row and column
-    numbers as ids; a list of (user, item[, rating[, time]]), an array with as many columns, or a
-    tuple of as many arrays; or a `Split`, which is given back. Ids are whole numbers or strings.
+    `data` is a pandas or polars data frame with named columns, or a list of dicts with such keys; a
+    SciPy sparse matrix of users and items, whose numbers other than zero are interactions (and
+    ratings), with row and column numbers as ids; a list of (user, item[, rating[, time]]), an array
+    with as many columns, or a tuple of as many arrays; or a `Split`, which is given back. Ids are
+    whole numbers or strings.
     """
     if isinstance(data, Split):
         if columns is not None or splitting is not None:
@@ -53,11 +56,12 @@ def _rows(data: Any, columns: Columns) -> Rows:
     if hasattr(data, "tocoo"):
         where, names, values = "the matrix", ("row", "column", "value"), _of_matrix(data)
         places = Places(0, 1, None if columns.minimum_rating is None else 2, None)
-    elif hasattr(data, "columns"):
-        where, names = "the data frame", tuple(map(str, data.columns))
-        places, maybe_times = columns.places(where, names), columns.maybe_times(names)
-        labels = list(data.columns)
-        used = {place: np.asarray(data[labels[place]].to_numpy()) for place in _used(places)}
+    elif labels := _labels(data):
+        where = "the data frame" if hasattr(data, "columns") else "the records"
+        names = tuple(map(str, labels))
+        at = columns.positions_in(where, len(names)) if columns.positions else None
+        places, maybe_times = at or columns.places(where, names), columns.maybe_times(names)
+        used = {place: _named(data, labels[place]) for place in _used(places)}
         values = [used.get(place, np.empty(0)) for place in range(len(labels))]
     else:
         where, values = "the arrays", _of_arrays(data)
@@ -77,6 +81,21 @@ def _rows(data: Any, columns: Columns) -> Rows:
         return rows
     ratings = column_of_numbers(where, names[places.rating], values[places.rating])
     return rows.take(np.flatnonzero(ratings >= columns.minimum_rating))
+
+
+def _labels(data: Any) -> list[Any]:
+    """Names of the columns of a data frame, or all keys of a list of records; else none."""
+    if hasattr(data, "columns"):
+        return list(data.columns)
+    if isinstance(data, Sequence) and all(isinstance(record, Mapping) for record in data):
+        return list(dict.fromkeys(key for record in data for key in record))
+    return []
+
+
+def _named(data: Any, label: Any) -> Values:
+    if hasattr(data, "columns"):
+        return np.asarray(data[label].to_numpy())
+    return _array([record.get(label) for record in data])
 
 
 def _used(places: Places) -> list[int]:
@@ -103,8 +122,8 @@ def _of_arrays(data: Any) -> list[Values]:
     if not (2 <= len(values) <= 4 and all(column.ndim == 1 for column in values)):
         raise DataError(
             f"found {_described(data)} as data; expected a pandas or polars data frame, a SciPy "
-            "sparse matrix, a list of (user, item[, rating[, time]]), an array with as many "
-            "columns, a tuple of as many arrays, or a Split"
+            "sparse matrix, a list of (user, item[, rating[, time]]) or of dicts, an array with as "
+            "many columns, a tuple of as many arrays, or a Split"
         )
     if len({len(column) for column in values}) > 1:
         lengths = ", ".join(str(len(column)) for column in values)
@@ -114,8 +133,14 @@ def _of_arrays(data: Any) -> list[Values]:
 
 def _of_rows(rows: Sequence[Any]) -> list[Values]:
     """Columns of rows of as many fields each; none of what are no rows."""
-    if any(isinstance(row, str) or not hasattr(row, "__len__") for row in rows):
+    if any(isinstance(row, str | bytes) or not hasattr(row, "__len__") for row in rows):
         return []
+    for place, row in enumerate(rows, 1):
+        if isinstance(row, Set | Mapping):
+            raise DataError(
+                f"found a {type(row).__name__} as row {place}, which does not say what comes "
+                "first; expected (user, item[, rating[, time]]) in every row, or dicts in all"
+            )
     lengths = [len(row) for row in rows]
     if len({*lengths}) > 1:
         odd = next(place for place, length in enumerate(lengths) if length != lengths[0])
@@ -133,7 +158,11 @@ def _described(data: Any) -> str:
         return kind
     if not data:
         return f"an empty {kind}"
-    if isinstance(data, tuple) or isinstance(data[0], str) or not hasattr(data[0], "__len__"):
+    if (
+        isinstance(data, tuple)
+        or isinstance(data[0], str | bytes)
+        or not hasattr(data[0], "__len__")
+    ):
         return kind
     return f"rows of {len(data[0])} field{'' if len(data[0]) == 1 else 's'}"
 
@@ -148,31 +177,24 @@ def _array(values: Sequence[Any]) -> Values:
 def column_of_ids(where: str, name: str, values: Values) -> Column:
     """Whole numbers, also where they are stored as 7.0, or strings."""
     if values.dtype.kind in "iuf":
-        numbers = column_of_numbers(where, name, values)
-        with np.errstate(invalid="ignore"):
-            whole = numbers.astype(np.int64)
-        if (bad := np.flatnonzero(whole != numbers)).size:
-            at = int(bad[0])
-            raise bad_cell(where, at + 1, name, numbers[at].item(), "a whole number")
-        return Column.of_numbers(whole)
-    codes: dict[str, int] = {}
+        return Column.of_whole_numbers(where, name, column_of_numbers(where, name, values))
+    codes = Codes(where, name)
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values.tolist()):
-        text = _id(value)
+        text = _spelled(value)
         if text is None:
-            raise bad_cell(where, row + 1, name, value, "a whole number or a string")
-        found[row] = codes.setdefault(text, len(codes))
-    return Column.of_names(found, list(codes))
+            raise bad_cell(where, row + 1, name, value, _AN_ID)
+        found[row] = codes.code(row + 1, text)
+    return codes.column(found)
 
 
-def _id(value: object) -> str | None:
-    """As a file would spell it."""
+def _spelled(value: object) -> str | None:
+    """As a file would spell an id."""
     if isinstance(value, str):
-        text = value.strip()
-        return text if text and text.lower() != "nan" and "\0" not in text else None
+        return value
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return str(int(value))
     return None
 
@@ -194,4 +216,12 @@ def _times(where: str, name: str, values: Values) -> Float64:
         if (bad := np.flatnonzero(np.isnat(values))).size:
             raise bad_cell(where, int(bad[0]) + 1, name, None, "a date")
         return values.astype("datetime64[us]").astype(np.int64) / 1e6
-    return column_of_numbers(where, name, values).astype(np.float64)
+    if values.dtype.kind not in "OU":
+        return column_of_numbers(where, name, values).astype(np.float64)
+    times = np.empty(len(values))
+    for row, value in enumerate(values.tolist()):
+        found = seconds(value)
+        if found is None:
+            raise bad_cell(where, row + 1, name, value, A_TIME)
+        times[row] = found
+    return times

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpgcn.data.errors import DataError
-from lpgcn.data.rows import Column, Columns, Rows, bad_cell
+from lpgcn.data.rows import Codes, Column, Columns, Rows, bad_cell
 
 
 def read_parquet(path: Path, columns: Columns) -> Rows:
@@ -92,20 +92,14 @@ def _ids(where: str, name: str, column: Any) -> Column:
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type):
-        values = _numbers(where, name, column)
-        with np.errstate(invalid="ignore"):
-            whole = values.astype(np.int64)
-        if (bad := np.flatnonzero(whole != values)).size:
-            raise bad_cell(where, int(bad[0]) + 1, name, values[bad[0]].item(), "a whole number")
-        return Column.of_numbers(whole)
+        return Column.of_whole_numbers(where, name, _numbers(where, name, column))
     if not (pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)):
         raise DataError(
             f"{where}: column {name!r} has type {column.type}; expected whole numbers or strings"
         )
     _check_present(where, name, column)
     encoded = column.dictionary_encode()
-    codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    for code, one in enumerate(names):
-        if not one.strip() or "\0" in one:
-            raise bad_cell(where, int(np.argmax(codes == code)) + 1, name, one, "an id")
-    return Column.of_names(codes, names)
+    rows, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    lines, codes = np.unique(rows, return_index=True)[1] + 1, Codes(where, name)
+    found = [codes.code(line, one) for line, one in zip(lines.tolist(), names, strict=True)]
+    return codes.column(np.array(found, dtype=np.int64)[rows])

@@ -8,7 +8,6 @@ import math
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Final, Literal
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
-from lpgcn.data.rows import Column, Columns, Places, Rows, bad_cell
+from lpgcn.data.rows import Codes, Columns, Places, Rows, bad_cell
+from lpgcn.data.times import A_TIME, seconds
 
 Record = tuple[int, list[str]]
 _DELIMITERS: Final = ("::", "\t", ",", ";", "|")
@@ -62,15 +62,13 @@ def read_records(
 
 
 def _read(where: str, columns: Columns, places: Places, records: Iterator[Record]) -> Rows:
-    user_codes: dict[str, int] = {}
-    item_codes: dict[str, int] = {}
     users, items, lines, times = array("q"), array("q"), array("q"), array("d")
     user_name, item_name, rating_name, time_name = columns.names()
+    user_codes, item_codes = Codes(where, user_name), Codes(where, item_name)
     for line, record in records:
         user, item = record[places.user], record[places.item]
-        for name, cell in ((user_name, user), (item_name, item)):
-            if not cell or cell.lower() == "nan":
-                raise bad_cell(where, line, name, cell, "an id")
+        user_codes.check(line, user)
+        item_codes.check(line, item)
         if places.rating is not None and columns.minimum_rating is not None:
             cell = record[places.rating]
             rating = _number(cell)
@@ -79,18 +77,17 @@ def _read(where: str, columns: Columns, places: Places, records: Iterator[Record
             if rating < columns.minimum_rating:
                 continue
         if places.time is not None:
-            time = _time(record[places.time])
+            time = seconds(record[places.time])
             if time is None:
-                expected = "a number, or a date such as 2026-01-31 or 2026-01-31T12:00:00"
-                raise bad_cell(where, line, time_name, record[places.time], expected)
+                raise bad_cell(where, line, time_name, record[places.time], A_TIME)
             times.append(time)
-        users.append(user_codes.setdefault(user, len(user_codes)))
-        items.append(item_codes.setdefault(item, len(item_codes)))
+        users.append(user_codes.code(line, user))
+        items.append(item_codes.code(line, item))
         lines.append(line)
     return Rows(
         where,
-        Column.of_names(users, list(user_codes)),
-        Column.of_names(items, list(item_codes)),
+        user_codes.column(users),
+        item_codes.column(items),
         np.array(lines, dtype=np.int64),
         np.array(times, dtype=np.float64) if places.time is not None else None,
     )
@@ -173,15 +170,3 @@ def _number(cell: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _time(cell: str) -> float | None:
-    """Seconds, or whatever numbers the data has; of a date without a zone, in UTC."""
-    number = _number(cell)
-    if number is not None:
-        return number
-    try:
-        moment = datetime.fromisoformat(cell)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from lpgcn.data.errors import DataError
 from lpgcn.data.ids import Ids
 
 _IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+LONGEST_ID: Final = 512
+"""In characters: all ids take as much memory as the longest."""
 _MAY_BE_TIME: Final = re.compile(r"time|date|^ts$|^when$", re.IGNORECASE)
 
 
@@ -40,8 +42,8 @@ class Columns:
     minimum_rating: float | None = None
     time: str | None = None
     positions: tuple[int, ...] = ()
-    """Without a header: which fields, from 1, are user, item, rating and time. 0 or none for a
-    rating or a time that there is not. Names have no meaning then."""
+    """Without a header, or in a data frame: which fields, from 1, are user, item, rating and time.
+    0 or none for a rating or a time that there is not. Names have no meaning then."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.minimum_rating or 0):
@@ -112,8 +114,9 @@ def _place(where: str, header: Sequence[str], name: str) -> int:
         if len(header) > 1 and all(map(_IS_NUMBER.fullmatch, header)):
             raise DataError(
                 f"{where}: found the numbers {', '.join(header)}; expected the names of columns; "
-                "if the file has no header, say where user, item and, if there are any, rating and "
-                "time are with --columns 1,2,3 (in Python Columns(positions=(1, 2, 3)))"
+                "if there are no names, say where user, item and, if there are any, rating and "
+                "time are with --columns 1,2,3 (in Python Columns(positions=(1, 2, 3))); if these "
+                "are names, with --user-column and --item-column (Columns(user=…, item=…))"
             )
         raise DataError(
             f"{where}: unknown column {name!r}{meant}; the columns are {', '.join(header)}; say "
@@ -144,10 +147,64 @@ class Column:
         values, codes = np.unique(numbers, return_inverse=True)
         return cls(codes.astype(np.int64), Ids(values))
 
+    @classmethod
+    def of_whole_numbers(cls, where: str, name: str, values: npt.NDArray[Any]) -> Column:
+        """Row r has the id values[r], finite and of any type, also where that is 7.0."""
+        is_float = values.dtype.kind == "f"
+        if is_float and (bad := np.flatnonzero(values != np.floor(values))).size:
+            at = int(bad[0])
+            raise bad_cell(where, at + 1, name, values[at].item(), "a whole number")
+        # Of larger floats one stands for several whole numbers: ids would be merged.
+        most = 2 ** (np.finfo(values.dtype).nmant + 1) if is_float else 2**63 - 1
+        if (large := np.flatnonzero(np.abs(values) > most)).size:
+            at = int(large[0])
+            advice = (
+                f"above that {values.dtype} does not tell ids apart: give integers or strings"
+                if is_float
+                else "give larger ids as strings"
+            )
+            raise DataError(
+                f"{where}, line {at + 1}: column {name!r} has {values[at].item()!r}; expected a "
+                f"whole number of at most {most}; {advice}"
+            )
+        return cls.of_numbers(values.astype(np.int64))
+
     def take(self, rows: Int64) -> Column:
         """These rows only, and only the ids that they have."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         return Column(codes.astype(np.int64), Ids(self.ids.values[used]))
+
+
+class Codes:
+    """Numbers ids that are strings as they come; what an id is, is decided here for every reader.
+
+    Blanks around an id do not belong to it.
+    """
+
+    def __init__(self, where: str, name: str) -> None:
+        self._where, self._name = where, name
+        self._codes: dict[str, int] = {}
+
+    def check(self, line: int, cell: str) -> None:
+        text = cell.strip()
+        if text in self._codes:
+            return
+        if not text or text.lower() == "nan" or "\0" in text:
+            raise bad_cell(self._where, line, self._name, cell, "an id")
+        if len(text) > LONGEST_ID:
+            expected = f"an id of at most {LONGEST_ID} characters, not {len(text)}"
+            raise bad_cell(self._where, line, self._name, f"{text[:40]}…", expected)
+
+    def code(self, line: int, cell: str) -> int:
+        text = cell.strip()
+        if text not in self._codes:
+            self.check(line, cell)
+            self._codes[text] = len(self._codes)
+        return self._codes[text]
+
+    def column(self, codes: npt.ArrayLike) -> Column:
+        """Row r has the id that got the number codes[r]."""
+        return Column.of_names(codes, list(self._codes))
 
 
 @dataclass(frozen=True, eq=False)
