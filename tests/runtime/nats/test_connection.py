@@ -155,3 +155,15 @@ def test_a_mute_broker_does_not_hide_another_one(plain_broker: PlainBroker) -> N
             opening.start()
             opening.join(SECONDS)
             assert not opening.is_alive() and heard.waits.qsize() == 1
+
+
+def test_the_owner_is_told_when_nothing_is_sent_any_more(
+    plain_broker: PlainBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    with closing(Connection(plain_broker.options, heard)) as line:
+        line.open()
+        assert line._client is not None
+        monkeypatch.setattr(line._client, "publish", lambda subject, _: {}[subject])
+        line.post([("x", b"")])
+        assert isinstance(heard.errors.get(timeout=SECONDS), KeyError)

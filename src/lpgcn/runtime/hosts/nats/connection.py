@@ -171,6 +171,7 @@ class Connection:
 
     async def _live(self) -> None:
         sending = self._loop.create_task(self._send())
+        sending.add_done_callback(lambda it: None if it.cancelled() else self._guarded(it.result))
         try:
             while (client := await self._connect()) is not None:
                 for subject, receive in self._listening:
