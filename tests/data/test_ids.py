@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +84,16 @@ def test_blanks_around_an_id_do_not_matter_unless_they_are_part_of_one() -> None
     assert Ids.of([1, 5]).index_of(" 5") == 1
     assert Ids.of(["bob", "bob "]).index_of("bob ") == 1
     assert Ids.of(["alice", "bob"]).indices_of(["bob", " alice"]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+def test_a_float_that_is_a_whole_number_finds_it(kind: Any) -> None:
+    assert Ids.of([0, 7]).index_of(kind(7)) == 1
+    assert Ids.of(["7", "a"]).index_of(kind(7)) == 0
+    assert Ids.of([0, 7]).indices_of(np.array([7, 0], dtype=kind).tolist()).tolist() == [1, 0]
+    for wrong in (kind(7.5), kind("nan"), kind("inf")):
+        with pytest.raises(DataError, match="unknown id"):
+            Ids.of([0, 7]).index_of(wrong)
 
 
 def test_ids_out_of_order_are_refused() -> None:

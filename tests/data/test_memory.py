@@ -224,6 +224,8 @@ def test_what_is_no_time_is_told_with_its_place(bad: Any) -> None:
         ([1, 2], "found list as data"),
         (["ab"], "found list as data"),
         ([b"ab"], "found list as data"),
+        ([("a", 1), ("b\ud800", 1)], "line 2: column 'user' has .* halves of surrogate pairs"),
+        (pl.LazyFrame({"user_id": [1], "item_id": [1]}), r"a LazyFrame, .* give data\.collect\(\)"),
         ([("a", "b"), {"a", "c"}], "found a set as row 2, .* expected .user, item"),
         ([{"user_id": 1, "item_id": 2}, (1, 2)], "found a dict as row 1"),
         ([{"user": 1, "item_id": 2}], r"the records: .*did you mean 'user'\?"),

@@ -98,6 +98,13 @@ def test_what_is_wrong_is_told(tmp_path: Path, columns: dict[str, Any], message:
         read(path, Columns(minimum_rating=4 if "rating" in columns else None))
 
 
+def test_only_moments_and_numbers_are_times(tmp_path: Path) -> None:
+    since = pa.array([1, 2], pa.duration("s"))
+    path = write(tmp_path / "a.parquet", user_id=[1, 1], item_id=[1, 2], since=since)
+    with pytest.raises(DataError, match=r"column 'since' has type duration.*; expected numbers"):
+        read(path, Columns(time="since"))
+
+
 def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("user_id,item_id")
     with pytest.raises(DataError, match="cannot be read as Parquet"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -184,6 +185,12 @@ def test_wrong_input_is_named(offsets: list[int], items: list[int], k: int, mess
     masked = Ragged(np.array(offsets, dtype=np.int64), np.array(items, dtype=np.int64))
     with pytest.raises(EvaluationError, match=message):
         top_items(vectors(2, 3, 0), vectors(6, 3, 1), masked, k)
+
+
+@pytest.mark.parametrize("k", [5.0, None, "5"])
+def test_a_number_of_items_is_a_whole_number(k: Any) -> None:
+    with pytest.raises(EvaluationError, match="number of best items; expected a whole number"):
+        top_items(vectors(2, 3, 0), vectors(6, 3, 1), masks(2, 6, 0, 0.0), k)
 
 
 def test_vectors_of_different_models_are_named() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import lpgcn
 from lpgcn.config import Config, ConfigError
-from lpgcn.data import DataError
+from lpgcn.data import Columns, DataError, read_split
+from lpgcn.runtime.runs.run_folder import RunFolder
 from lpgcn.runtime.runs.source import Source, SourceError
 
 SEEDS = (0, 1, 2**63 - 1)
@@ -35,6 +38,27 @@ def test_the_split_seed_alone_decides_a_split_of_ones_own_file_and_of_a_named_da
     assert found == [split.fingerprint for split in named]
     assert len(set(found)) == len(SEEDS)
     assert Source(dataset="ml-100k").open().fingerprint == found[0]
+
+
+def test_paths_are_as_good_as_strings(folder: Path) -> None:
+    path: Any = folder / "mine.csv"
+    assert Source(dataset="mine", train=path) == Source(dataset="mine", train=str(path))
+    by_path, by_string = (read_split(file, test=None) for file in (path, str(path)))
+    assert by_path.fingerprint == by_string.fingerprint
+    assert by_string.name == "mine"
+    (folder / "late.csv").write_text("user_id,item_id\n0,11\n")
+    assert len(read_split(str(path), test="late.csv").test) == 1
+
+
+def test_a_path_is_trained_as_a_source(folder: Path) -> None:
+    model = lpgcn.Model("popular")
+    by_path = model.fit(folder / "mine.csv", out=folder / "run").summary
+    assert by_path.dataset == "mine"
+    source = Source(dataset="mine", train=str(folder / "mine.csv"))
+    assert RunFolder(folder / "run").describe().source == source
+    assert by_path.fingerprint == source.open().fingerprint
+    with pytest.raises(SourceError, match="give a Source with them"):
+        model.fit(folder / "mine.csv", columns=Columns("who"))
 
 
 def test_a_configuration_has_no_say_in_the_split() -> None:

@@ -12,9 +12,9 @@ from lpgcn.data.splitting import Splitting
 
 
 def read_split(
-    train: Path,
-    valid: Path | None = None,
-    test: Path | None = None,
+    train: Path | str,
+    valid: Path | str | None = None,
+    test: Path | str | None = None,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -28,5 +28,6 @@ def read_split(
     """
     splitting, columns = splitting or Splitting(), columns or Columns()
     given = {"train": train, "valid": valid, "test": test}
-    rows = {part: read(path, columns, format) for part, path in given.items() if path is not None}
-    return assembled(name or dataset_name(train), rows, splitting)
+    paths = {part: Path(path) for part, path in given.items() if path is not None}
+    rows = {part: read(path, columns, format) for part, path in paths.items()}
+    return assembled(name or dataset_name(paths["train"]), rows, splitting)

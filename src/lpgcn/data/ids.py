@@ -67,13 +67,14 @@ class Ids:
         values = self.values.astype(whole.values.dtype)
         return np.searchsorted(whole.values, values).astype(np.int64)
 
-    def index_of(self, external: int | str, what: str = "id") -> int:
+    def index_of(self, external: int | str | float, what: str = "id") -> int:
         """The dense index of an external id; `"7"` finds the number 7, as on a command line, and
-        `" 7 "` as well, as readers take no blanks around ids.
+        `" 7 "` and 7.0 as well, as readers take no blanks around ids and whole numbers as floats.
 
         `what` it is the id of is said where there is none.
         """
-        text = str(external)
+        is_whole = isinstance(external, float | np.floating) and float(external).is_integer()
+        text = str(int(external)) if is_whole else str(external)
         spellings = [text, text.strip()]
         if self.are_numbers and not (spellings := list(filter(_spells_number, spellings))):
             raise DataError(

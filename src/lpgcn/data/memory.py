@@ -44,6 +44,10 @@ def make_split(
         if columns is not None or splitting is not None:
             raise DataError("found columns or a splitting for a split, which has its parts already")
         return data
+    if hasattr(data, "collect"):
+        raise DataError(
+            f"found a {type(data).__name__}, which has not been computed; give data.collect()"
+        )
     columns = columns or Columns()
     rows = _rows(data, columns)
     check_not_empty(rows, columns)

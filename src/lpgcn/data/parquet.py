@@ -62,7 +62,7 @@ def _times(where: str, name: str, column: Any) -> npt.NDArray[np.float64]:
     import pyarrow
     import pyarrow.types
 
-    if pyarrow.types.is_temporal(column.type):
+    if pyarrow.types.is_timestamp(column.type) or pyarrow.types.is_date(column.type):
         micros = column.cast(pyarrow.timestamp("us")).cast(pyarrow.int64())
         return _numbers(where, name, micros).astype(np.float64) / 1e6
     return _numbers(where, name, column).astype(np.float64)

@@ -191,6 +191,9 @@ class Codes:
             return
         if not text or text.lower() == "nan" or "\0" in text:
             raise bad_cell(self._where, line, self._name, cell, "an id")
+        if any("\ud800" <= sign <= "\udfff" for sign in text):
+            expected = "an id without halves of surrogate pairs, which are no characters"
+            raise bad_cell(self._where, line, self._name, cell, expected)
         if len(text) > LONGEST_ID:
             expected = f"an id of at most {LONGEST_ID} characters, not {len(text)}"
             raise bad_cell(self._where, line, self._name, f"{text[:40]}…", expected)

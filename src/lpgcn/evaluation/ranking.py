@@ -14,6 +14,7 @@ A scorer without vectors has no such bound. Its scores are taken as they are, in
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Final, Protocol
 
 import numpy as np
@@ -108,6 +109,10 @@ def _check(users: Floats, items: Floats, masked: Ragged, k: int) -> None:
 
 
 def _check_masked(n_items: int, n_users: int, masked: Ragged, k: int) -> None:
+    if not isinstance(k, Integral):
+        raise EvaluationError(
+            f"found {k!r} as the number of best items; expected a whole number, such as 20"
+        )
     if k < 1 or n_items < 1:
         raise EvaluationError(f"cannot rank the best {k} of {n_items} items: both must be positive")
     if len(masked) != n_users:

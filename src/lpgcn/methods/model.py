@@ -36,7 +36,7 @@ class Model:
 
     def fit(
         self,
-        data: str | Source | Any,
+        data: str | Path | Source | Any,
         *,
         columns: Columns | None = None,
         splitting: Splitting | None = None,

@@ -15,7 +15,7 @@ from lpgcn.runtime.runs.source import Source
 
 
 def train(
-    data: str | Source | Any,
+    data: str | Path | Source | Any,
     config: Config | None = None,
     *,
     out: Path | str,
@@ -35,8 +35,9 @@ def train(
     """Train a backbone or any other method that `lpgcn models` lists, validate, test once, and save
     everything in the folder `out`.
 
-    - `data` is the name of a data set, a `Source`, or data in memory as `make_split` takes it, with
-      its `columns` and `splitting`; such data is kept in the run folder, in files.
+    - `data` is the name of a data set, the `Path` of a file with the usual names of columns, a
+      `Source`, or data in memory as `make_split` takes it, with its `columns` and `splitting`; such
+      data is kept in the run folder, in files.
     - `user_features` and `item_features` are paths of files, or beside data in memory also data
       frames, or tuples of ids and a matrix.
     - With `resume` the run in `out` goes on from its last checkpoint, to the bits of one that was

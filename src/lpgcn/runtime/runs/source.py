@@ -102,6 +102,10 @@ class Source(
     ] = None
 
     def __post_init__(self) -> None:
+        for name in _FILES:
+            if isinstance(path := getattr(self, name), Path):
+                # The fields are those of data.toml, which has strings only.
+                msgspec.structs.force_setattr(self, name, str(path))
         check_fields(self)
         if not 0 <= self.split_seed < 2**63:
             raise SourceError(

@@ -15,6 +15,7 @@ from lpgcn.checkpoints import InFolder
 from lpgcn.config import Config
 from lpgcn.data import Columns, Split, Splitting, make_split
 from lpgcn.data.features import features_of, sized, with_features
+from lpgcn.data.readers import dataset_name
 from lpgcn.evaluation import Scorer
 from lpgcn.evaluation.beyond_accuracy import beyond_accuracy
 from lpgcn.files import check_output
@@ -86,7 +87,7 @@ def engine_for(split: Split, config: Config, how: Execution) -> Engine:
 
 
 def train(
-    data: str | Source | Any,
+    data: str | Path | Source | Any,
     config: Config | None = None,
     *,
     out: Path | str,
@@ -174,6 +175,8 @@ def _described(
 ) -> tuple[Source, Split | None]:
     """Where the data of a run is, and data in memory itself, which is going to be in its folder."""
     features = {name: one for name, one in features.items() if one is not None}
+    if isinstance(data, Path):
+        data = Source(dataset=dataset_name(data), train=str(data))
     if not isinstance(data, str | Source):
         split = make_split(data, columns=columns, splitting=splitting)
         if features:
