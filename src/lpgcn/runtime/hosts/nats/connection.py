@@ -207,8 +207,8 @@ class Connection:
             try:
                 await self._attempt_to_connect(client, troubles)
             except (TimeoutError, OSError, errors.Error) as error:
-                await self._discard(client)
                 trouble = troubles[-1] if troubles else error
+                await self._discard(client)
                 if (typed := _refusal(trouble)) is not None and self._is_lasting(typed):
                     raise typed from error
                 seconds = self._pause()
