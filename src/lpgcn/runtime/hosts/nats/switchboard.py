@@ -307,7 +307,13 @@ class Switchboard:
         elif isinstance(frame, f.Pong):
             challenge = self._challenges.get(name)
             if challenge is not None and challenge.old == session:
-                self._keep_out(name, challenge)
+                del self._challenges[name]
+                self._refuse(
+                    name,
+                    challenge.new,
+                    f"{name!r} is here already, and answers; stop the other process first, or use "
+                    "credentials of another name",
+                )
 
     def _greet(self, name: str, session: str, hello: f.Hello) -> None:
         line = self._attendance.lines.get(name)
@@ -331,30 +337,24 @@ class Switchboard:
         elif self.silence(line, time.monotonic()) > _SILENT_BEATS * self._beat_seconds:
             self._admit(name, session, hello)
         else:
-            challenge = _Challenge(line.session, session, hello, time.monotonic())
-            self._challenges[name] = challenge
-            self._say(name, line.session, f.Ping())
-            self.connection.later(self._ping_seconds, lambda: self._judge(name, challenge))
+            self._challenge(name, line.session, session, hello)
+
+    def _challenge(self, name: str, old: str, new: str, hello: f.Hello) -> None:
+        challenge = self._challenges[name] = _Challenge(old, new, hello, time.monotonic())
+        self._say(name, old, f.Ping())
+        self.connection.later(self._ping_seconds, lambda: self._judge(name, challenge))
 
     def _judge(self, name: str, challenge: _Challenge) -> None:
         with self._changed:
             if self._challenges.get(name) is challenge:
                 line = self._attendance.lines.get(name)
                 if line is not None and line.heard > challenge.since:
-                    self._keep_out(name, challenge)
+                    # It lives on a slow line, or its last messages outlive it: it is asked again.
+                    self._challenge(name, challenge.old, challenge.new, challenge.hello)
                 else:
                     del self._challenges[name]
                     self._admit(name, challenge.new, challenge.hello)
         self._tell(None)
-
-    def _keep_out(self, name: str, challenge: _Challenge) -> None:
-        del self._challenges[name]
-        self._refuse(
-            name,
-            challenge.new,
-            f"{name!r} is here already, and answers; stop the other process first, or use "
-            "credentials of another name",
-        )
 
     def _refuse(self, name: str, session: str, reason: str) -> None:
         self._say(name, session, f.Refused(reason))
