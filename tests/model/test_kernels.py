@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lpgcn.model.kernels import Kernels, Lookup, Pooled
+from lpgcn.model.kernels import LINE, Kernels, Lookup, Pooled
 from lpgcn.model.kernels.compiled import Compiled
 from lpgcn.model.kernels.plain import Plain
 from lpgcn.model.kernels.threads import Threads
@@ -147,6 +147,15 @@ def test_sums_for_one_segment_and_for_none(floating: Any, integer: Any) -> None:
     for rows in (np.array([7]), np.empty(0, dtype=np.int64)):
         part = case.only(rows)
         assert_same_results(part.results(THREADED), part.results(PLAIN))
+
+
+@pytest.mark.parametrize("n_rows", [1, 9000])
+def test_tables_that_are_summed_next_begin_where_a_line_of_memory_does(n_rows: int) -> None:
+    segments, ones = Ragged.identity(n_rows), np.ones(n_rows)
+    rows, _ = THREADED.rounded(np.ones((n_rows, 64)), ones, np.int32)
+    averages = THREADED.averages(segments, rows, ones)
+    assert [table.ctypes.data % LINE for table in (rows, averages)] == [0, 0]
+    assert (averages == 1).all() and averages.shape == (n_rows, 64)
 
 
 @each_precision

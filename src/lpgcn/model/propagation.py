@@ -26,7 +26,7 @@ from lpgcn.model.adam import Gradient
 from lpgcn.model.backbones import Linear, backbone_of
 from lpgcn.model.features import Features
 from lpgcn.model.grid import Grid, largest_magnitude
-from lpgcn.model.kernels import Floats, Integers, Kernels
+from lpgcn.model.kernels import Floats, Integers, Kernels, empty_rows
 from lpgcn.model.losses.gradient import LossGradient
 from lpgcn.model.weights import Sums, Weights, WeightSums, gradient_grid
 from lpgcn.ragged import Ragged
@@ -276,7 +276,8 @@ class Backward:
         where, grid = f"update, {nodes.name}", self.grid
         decay = self.loss.in_samples * nodes.reg * nodes.scale[rows] * grid.steps
         decayed = grid.round(self.forward.initial(rows), decay, where, nodes.kernels)
-        push = self.push.copy()
+        push = empty_rows(self.push.shape, grid.integer)
+        push[:] = self.push
         grid.add(push, rows, decayed, where, nodes.kernels)
         return push
 

@@ -7,6 +7,7 @@ alone and among others, by either of them, on any number of threads: tests/model
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -30,6 +31,20 @@ ROWS_A_PART: Final = 2**8
 USERS_AT_ONCE: Final = 36
 """At most so many users' slopes times directions are added up in float64 before they are integers:
 the loss that makes the slopes bounds the sums of so many."""
+LINE: Final = 64
+"""Bytes of memory that come together."""
+
+
+def empty_rows(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A table that is not filled yet, and begins where a line of memory does.
+
+    NumPy's own begin 16 bytes later, and then rows of 256 bytes lie on five lines of 64, not four;
+    sums of rows wait for lines.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    block = np.empty(size + LINE, dtype=np.uint8)
+    start = -block.ctypes.data % LINE
+    return block[start : start + size].view(dtype).reshape(shape)
 
 
 class Lookup(NamedTuple):

@@ -24,6 +24,7 @@ from lpgcn.model.kernels import (
     Integers,
     Lookup,
     Pooled,
+    empty_rows,
 )
 from lpgcn.model.kernels.maps import add_outer, multiply
 from lpgcn.model.kernels.pool import USERS_A_PART, compare, lay_out, look_up
@@ -70,7 +71,7 @@ class Compiled:
     def rounded(
         self, rows: Floats | Int64, factor: Float64, integer: type[np.signedinteger[Any]]
     ) -> tuple[Integers, float]:
-        out = np.empty(rows.shape, integer)
+        out = empty_rows(rows.shape, integer)
         largest = [0.0]
         self._each_row(
             lambda first, last: largest.append(_rounded(first, last, rows, factor, out)),
@@ -191,7 +192,7 @@ class Compiled:
     ) -> npt.NDArray[Any]:
         d = rows.shape[1]
         offsets, values = segments.offsets, segments.values
-        out = np.empty((len(segments), d), dtype)
+        out = empty_rows((len(segments), d), dtype)
         self._threads.each(
             lambda first, last: reduce_rows(
                 first, last, offsets, values, rows, present, weights, steps, factor, totals, out

@@ -17,7 +17,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from lpgcn.model.kernels import Integers
+from lpgcn.model.kernels import LINE, Integers
 from lpgcn.ragged import Ragged
 
 COLUMNS = 64
@@ -26,8 +26,8 @@ COLUMNS = 64
 AHEAD = 16
 """A row is asked for this many entries before it is added."""
 
-ASKED, LINE = 16, 64
-"""Numbers that are asked for at a time, and bytes of memory that come together."""
+ASKED = 16
+"""Numbers that are asked for at a time."""
 
 LEAST_AT_ONCE = 8
 """Entries that 32 bits must have room for, or adding them up in parts is not worth it."""
