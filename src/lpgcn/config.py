@@ -116,7 +116,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ge=1, description="Stop after this many epochs without a better validation Recall@20."
         ),
     ] = 50
-    eval_every: Annotated[int, Meta(ge=1, description="Epochs between two validations.")] = 5
+    eval_every: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Epochs between two validations; with 0 there are none: all epochs are "
+            "trained, the last is kept, and nothing needs to be held out.",
+        ),
+    ] = 5
     seed: Annotated[
         int, Meta(ge=0, le=2**63 - 1, description="Decides every random number of the training.")
     ] = 0

@@ -768,6 +768,19 @@ def test_up_writes_over_nothing(tmp_path: Path) -> None:
     assert mine.read_text() == "my own"
 
 
+def test_up_trains_on_everything_if_nothing_is_held_out(tmp_path: Path) -> None:
+    data = tmp_path / "tiny.csv"
+    data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))
+    asked = ["federation", "up", "tiny", "--train", data, *SMALL, "--ratio", 1, 0, 0]
+    refused = lpgcn(*asked)
+    assert refused.exit_code == 2 and "--ratio 1 0 0 --eval-every 0" in refused.stderr
+    done = lpgcn(*asked, "--eval-every", 0, "--verify")
+    assert done.exit_code == 0, done.output
+    assert "2 epochs, not validated" in done.stdout
+    assert "nothing was held out to test" in done.stdout
+    assert "lossless, bit for bit" in done.stdout
+
+
 def test_up_goes_on_in_its_folder_and_points_to_it(tmp_path: Path) -> None:
     data, out = tmp_path / "tiny.csv", tmp_path / "out"
     data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))

@@ -93,6 +93,12 @@ def test_models_are_compared_by_their_accuracy(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_models_are_compared_by_what_is_measured(tmp_path: Path) -> None:
+    refused = compare("demo", "--eval-every", "0", "--out", str(tmp_path / "out"))
+    assert "eval_every is 0 for" in str(refused.exception) + refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_has_no_seed_is_run_once_and_that_is_said(tastes: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     done = compare("--train", str(tastes), "--models", "popular", "--seeds", "2", "--out", out)

@@ -20,6 +20,8 @@ from lpgcn.report.page import Section, joined
 from lpgcn.report.runs import RunRecord, read_runs, verdicts
 from lpgcn.report.sections import run_report
 from lpgcn.runtime.runs.run_folder import RunFolderError
+from lpgcn.runtime.runs.source import Source
+from lpgcn.runtime.runs.training import train
 
 
 @pytest.fixture
@@ -38,6 +40,21 @@ def test_the_centralised_run_of_the_same_training_is_found(both: list[RunRecord]
     assert verdicts(both[:1]) == verdicts(both[1:]) == []
     page = run_report(both).decode()
     assert "Lossless, bit for bit: difference 0" in page
+
+
+def test_a_run_without_anything_held_out_has_a_report(
+    source: Source, both: list[RunRecord], tmp_path: Path
+) -> None:
+    everything = msgspec.structs.replace(source, ratio=(1.0, 0.0, 0.0))
+    records = []
+    for one in both:
+        train(everything, one.run.config.changed(eval_every=0), out=tmp_path / one.name)
+        records.append(RunRecord.read(tmp_path / one.name))
+    (verdict,) = verdicts(records)
+    assert verdict.lossless and verdict.with_vectors and verdict.epochs == 4
+    page = run_report(records).decode()
+    assert "Lossless, bit for bit: difference 0" in page
+    assert "test Recall@20" not in page and "-1.0" not in page
 
 
 @pytest.mark.parametrize("key", ["seed", "dim", "virtual_items", "epochs", "lr"])

@@ -138,6 +138,22 @@ def test_who_has_nothing_left_to_train_on_is_told(tmp_path: Path) -> None:
         KeptVirtualItems(path).remembered("alice", split_anew(ids, heldout, seed=1), ids)
 
 
+@pytest.mark.parametrize("eval_every", [0, 5])
+def test_what_was_held_out_is_trained_on_only_if_nothing_is_measured(
+    tmp_path: Path, eval_every: int
+) -> None:
+    path, ids, own = tmp_path / "alice.virtual-items", Ids.of(range(30)), set(range(10))
+    kept = KeptVirtualItems(path)
+    before = kept.remembered("alice", split_anew(ids, own, seed=1), ids)
+    kept.save()
+    config = Config(virtual_items="1.0x", eval_every=eval_every)
+    everything = profile(ids, own, seed=1, index=0, config=config)
+    about = KeptVirtualItems(path).remembered("alice", everything, ids)
+    trained = set(range(10)) if eval_every == 0 else set(before.items("train").tolist())
+    assert set(about.items("train").tolist()) == trained
+    assert len(before.items("train")) < 10
+
+
 def test_only_their_owner_reads_them_and_nothing_new_writes_nothing(tmp_path: Path) -> None:
     path, ids = tmp_path / "alice.virtual-items", Ids.of(range(30))
     config = Config(virtual_items="4")

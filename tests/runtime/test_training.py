@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import lpgcn
 from lpgcn.config import Config, ConfigError
-from lpgcn.evaluation import Evaluation, EvaluationWarning
+from lpgcn.evaluation import Evaluation, EvaluationWarning, Vectors
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.runs import loop
@@ -88,12 +88,13 @@ uninterrupted: dict[Config, dict[str, Any]] = {}
 @settings(max_examples=12)
 @given(
     model=st.sampled_from(["lightgcn", "lightgcn+"]),
-    eval_every=st.integers(1, EPOCHS),
+    eval_every=st.integers(0, EPOCHS),
     seconds_to_lose=st.sampled_from([-1.0, 60.0]),
     interruptions=st.lists(st.integers(1, EPOCHS * STEPS_PER_EPOCH), min_size=1, max_size=3),
 )
 @example("lightgcn+", EPOCHS, 60.0, [EPOCHS * STEPS_PER_EPOCH])
 @example("lightgcn+", EPOCHS, -1.0, [EPOCHS * STEPS_PER_EPOCH])
+@example("lightgcn", 0, -1.0, [EPOCHS * STEPS_PER_EPOCH])
 def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
     source: Source, model: Any, eval_every: int, seconds_to_lose: float, interruptions: list[int]
 ) -> None:
@@ -117,13 +118,15 @@ def test_interrupted_anywhere_and_resumed_it_ends_in_the_same_bits(
 @settings(max_examples=12)
 @given(
     lengths=st.lists(st.integers(1, EPOCHS), min_size=1, max_size=3, unique=True).map(sorted),
-    eval_every=st.integers(1, EPOCHS),
+    eval_every=st.integers(0, EPOCHS),
     seconds_to_lose=st.sampled_from([-1.0, 60.0]),
     stopped_after=st.integers(1, EPOCHS * STEPS_PER_EPOCH),
 )
 @example([1], 5, 60.0, 1)
 @example([2], 2, 60.0, 1)
 @example([3], 2, -1.0, 2)
+@example([3], 0, -1.0, 2)
+@example([2], 0, 60.0, 1)
 def test_a_finished_run_that_is_made_longer_ends_in_the_bits_of_a_long_one(
     source: Source,
     lengths: list[int],
@@ -338,6 +341,37 @@ def test_a_part_that_is_missing_is_noticed_before_anything_is_written(
     with pytest.raises(SourceError, match="part of small has no interactions"):
         train(msgspec.structs.replace(source, ratio=ratio), CONFIG, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("batch_size", [100, "full"])
+def test_everything_is_trained_on_if_nothing_is_held_out(
+    source: Source, tmp_path: Path, batch_size: Any
+) -> None:
+    """In every way to run the same, and the last epoch is what is kept."""
+    everything = msgspec.structs.replace(source, ratio=(1.0, 0.0, 0.0))
+    config = CONFIG.changed(eval_every=0, batch_size=batch_size, planner="cover", dim=4)
+    found = {}
+    for mode in ("centralized", "federated"):
+        out = tmp_path / mode
+        summary = train(everything, config.changed(mode=mode), out=out)
+        assert (summary.valid, summary.test, summary.test_users) == ({}, {}, 0)
+        assert summary.best_epoch == summary.epochs == EPOCHS
+        model = Recommender.load(out / "model")
+        assert len(model.seen) == 30 * 12
+        vectors = model.vectors
+        assert isinstance(vectors, Vectors)
+        found[mode] = summary.loss, vectors.users.tobytes(), vectors.items.tobytes()
+    assert found["federated"] == found["centralized"]
+
+
+def test_without_validations_the_last_epoch_is_tested(source: Source, tmp_path: Path) -> None:
+    engine_for, spies = spied()
+    config = CONFIG.changed(eval_every=0)
+    summary = train(source, config, out=tmp_path / "run", engine_for=engine_for)
+    assert spies[0].calls == ["step"] * EPOCHS * STEPS_PER_EPOCH + ["test"]
+    assert summary.test_users == 30 and summary.valid == {}
+    last = train(source, config.changed(eval_every=EPOCHS), out=tmp_path / "validated")
+    assert summary.test == last.test
 
 
 def test_a_saved_run_finds_its_files_from_anywhere(

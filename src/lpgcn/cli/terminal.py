@@ -112,10 +112,16 @@ def metrics_table(columns: Mapping[str, Mapping[str, float]], title: str = "") -
 def summary_report(summary: Summary, way: str, where: str) -> list[RenderableType]:
     """What came out of a run, in which way it was run, and where more is."""
     title = f"{summary.dataset} · {summary.model} · {way}"
+    measured = {"validation": summary.valid, "test": summary.test}
+    parts = {name: values for name, values in measured.items() if values}
+    best = f"Best epoch {summary.best_epoch} of {summary.epochs}"
+    epochs = counted(summary.epochs, "epoch")
+    tested = f"{counted(summary.test_users, 'user')} tested"
     return [
-        metrics_table({"validation": summary.valid, "test": summary.test}, title),
-        f"Best epoch {summary.best_epoch} of {summary.epochs}; {counted(summary.steps, 'step')} in "
-        f"{duration(summary.seconds)}; {counted(summary.test_users, 'user')} tested.",
+        metrics_table(parts, title) if parts else title,
+        f"{best if summary.valid else f'{epochs}, not validated'}; "
+        f"{counted(summary.steps, 'step')} in {duration(summary.seconds)}; "
+        f"{tested if summary.test else 'nothing was held out to test'}.",
         where,
         *([] if summary.traffic is None else traffic_report(summary.traffic)),
     ]

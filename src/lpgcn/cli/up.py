@@ -89,6 +89,7 @@ def up(
     from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.local_network import LocalNetwork
     from lpgcn.runtime.runs.serving import Serving
+    from lpgcn.runtime.runs.training import check_heldout
 
     keep_freed_memory()
     with ExitStack() as stack:
@@ -97,6 +98,7 @@ def up(
         class_of(config.model)  # Before anybody waits for members.
         source = source_asked(dataset, fields).resolved()
         split = source.open()
+        check_heldout(split, config)
         config = sized(config, split)
         if out is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lpgcn-")))

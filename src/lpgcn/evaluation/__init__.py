@@ -5,7 +5,7 @@ NumPy alone serves a client; `lpgcn.evaluation.compiled.CompiledRanker`, handed 
 """
 
 from lpgcn.evaluation.early_stopping import EarlyStopping
-from lpgcn.evaluation.errors import EvaluationError, EvaluationWarning
+from lpgcn.evaluation.errors import EvaluationError, EvaluationWarning, NothingHeldOutError
 from lpgcn.evaluation.metrics import (
     METRICS,
     Evaluation,
@@ -25,6 +25,7 @@ __all__ = [
     "Evaluation",
     "EvaluationError",
     "EvaluationWarning",
+    "NothingHeldOutError",
     "PlainRanker",
     "Ranker",
     "Scorer",

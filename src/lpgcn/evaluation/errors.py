@@ -9,5 +9,9 @@ class EvaluationError(LpgcnError):
     """What was to be ranked or measured makes no sense: the message says what and why."""
 
 
+class NothingHeldOutError(EvaluationError):
+    """Nobody has anything to be measured by."""
+
+
 class EvaluationWarning(UserWarning):
     """A measure that tells less than it is asked for; it says nothing about anybody's data."""

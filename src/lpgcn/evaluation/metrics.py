@@ -15,7 +15,7 @@ import numpy as np
 
 from lpgcn import fixed_point
 from lpgcn.array_types import Bits, Float64, Int64, UInt64
-from lpgcn.evaluation.errors import EvaluationError
+from lpgcn.evaluation.errors import EvaluationError, NothingHeldOutError
 from lpgcn.evaluation.ranking import PLAIN, Ranker, best_items
 from lpgcn.evaluation.scorers import Scorer
 from lpgcn.ragged import Ragged
@@ -39,7 +39,7 @@ class Evaluation:
         mean = total / (2^32 · count), rounded once.
         """
         if count < 1:
-            raise EvaluationError(
+            raise NothingHeldOutError(
                 "found no user with held-out items, expected at least one: "
                 "give the part of the data that is measured some interactions"
             )

@@ -29,9 +29,7 @@ LEARNING: Final = frozenset({"lr", "schedule", "warmup"})
 """Those behind the learning rate that `Learner.step` is given."""
 FACTORS: Final = LEARNING | {"dim", "reg", "init_deviation"}
 """Those of a method that learns vectors."""
-IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType(
-    {"epochs": 1, "eval_every": 1, "patience": 1}
-)
+IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType({"epochs": 1, "patience": 1})
 """For a method whose model is computed, not trained."""
 
 

@@ -62,7 +62,8 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
     for metric in ("recall@20", "ndcg@20") if comparable else ():
         best, name = max((_tested(one, metric), one.name) for one in finished)
         highest = "highest " if len(finished) > 1 and not judged else ""
-        yield Fact(f"{highest}test {metric_name(metric)}", f"{best:.4f}", name)
+        if best >= 0:
+            yield Fact(f"{highest}test {metric_name(metric)}", f"{best:.4f}", name)
     if judged:
         worst = max(verdict.difference for verdict in judged)
         label = f"{judged[0].run.run.config.mode} − centralised"
@@ -77,7 +78,8 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
 
 
 def _tested(one: RunRecord, metric: str) -> float:
-    return 0.0 if one.summary is None else one.summary.test[metric]
+    """Below all others, if it was not."""
+    return -1.0 if one.summary is None else one.summary.test.get(metric, -1.0)
 
 
 def about(runs: Sequence[RunRecord]) -> Section:

@@ -181,11 +181,14 @@ class _Counted:
     def upkeep(self, losses: int, validations: int) -> Tally:
         self._accounting.report()
         loss = self._taken()
-        self._accounting.keep()
         self._accounting.checkpoint()
+        checkpoint = self._taken()
+        if not validations:
+            return loss * losses + checkpoint
+        self._accounting.keep()
         kept = self._taken()
         self._accounting.go_back()
-        return loss * losses + kept * validations + self._taken()
+        return loss * losses + (kept + checkpoint) * validations + self._taken()
 
 
 def estimate(
@@ -196,11 +199,12 @@ def estimate(
     sampler = Sampler(split.train, config)
     topology = Topology(sampler.listed_places, plan.owner, seed=config.seed)
     counted, batches = _Counted(topology, config), sampler.batches
-    steps, validations = config.epochs * batches.steps, -(-config.epochs // config.eval_every)
+    steps, every = config.epochs * batches.steps, config.eval_every
+    validations = -(-config.epochs // every) if every else 0
     drawn = typical_steps(config.epochs, batches.steps)
     all_steps = _all_steps(counted, sampler, topology, config, drawn)
     measurement = counted.measurement()
-    losses = config.epochs if batches.steps > 1 else validations
+    losses = config.epochs if batches.steps > 1 else max(1, validations)
     upkeep = counted.upkeep(losses, validations)
     training = counted.initialisation + all_steps + measurement * (validations + 1) + upkeep
     step = _cost(all_steps * (1 / steps))

@@ -50,7 +50,7 @@ def entries(
     """
     _check_files(settings)
     chosen = {model: _settings(model, settings) for model in models}
-    return [
+    planned = [
         Entry(
             model=model,
             variant=f"L={count}" if count else "",
@@ -69,6 +69,13 @@ def entries(
         if seed == 0 or not described(model).fixed
         for count in (dict.fromkeys(layers) if layers and has_layers(model) else (None,))
     ]
+    for one in planned:
+        if not one.config.eval_every:
+            raise MethodError(
+                f"eval_every is 0 for {one.label}, and models are compared by what is measured; "
+                "give 1 or more"
+            )
+    return planned
 
 
 def has_layers(model: str) -> bool:

@@ -89,7 +89,10 @@ class KeptVirtualItems:
 
 
 def _in_their_parts(about: Profile, before: Mapping[str, Part], ids: Ids) -> Profile:
-    """What is new is where the split has it."""
+    """What is new is where the split has it. Who holds nothing out in a run that is not validated
+    wants to train on everything, also on what was held out before."""
+    if not about.config.eval_every and not about.valid and not about.test:
+        return about
     parts: dict[Part, list[int]] = {part: [] for part in get_args(Part)}
     for part in get_args(Part):
         for item in about.items(part).tolist():

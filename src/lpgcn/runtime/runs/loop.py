@@ -17,7 +17,7 @@ import msgspec
 from lpgcn import __version__
 from lpgcn.checkpoints import CheckpointError
 from lpgcn.data import Split
-from lpgcn.evaluation import EarlyStopping, EvaluationWarning
+from lpgcn.evaluation import EarlyStopping, Evaluation, EvaluationWarning, NothingHeldOutError
 from lpgcn.files import held
 from lpgcn.protocol.phases import Phase
 from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
@@ -139,11 +139,16 @@ class Loop:
         return False
 
     def _was_the_last(self, progress: Progress) -> bool:
-        """Whether this is after an epoch that was validated for being the last one, of a run that
+        """Whether this is after an epoch that was looked at for being the last one, of a run that
         is longer now: as if it had always been, it goes on from the checkpoint before that."""
-        epoch = progress.epoch
+        epoch, best = progress.epoch, progress.best
         validated = not progress.step and progress.stopping.epoch == epoch > 0
-        return validated and epoch != self._config.epochs and bool(epoch % self._config.eval_every)
+        looked_at = validated or (best is not None and best.valid is None)
+        return looked_at and epoch != self._config.epochs and not self._is_validated(epoch)
+
+    def _is_validated(self, epoch: int) -> bool:
+        every = self._config.eval_every
+        return bool(every) and (epoch % every == 0 or epoch == self._config.epochs)
 
     def _begin(self) -> None:
         """Until it is done: who was interrupted tries again, in the next stretch."""
@@ -192,8 +197,8 @@ class Loop:
     def _end_epoch(self, epoch: int) -> None:
         config, engine, stopping = self._config, self._engine, self._progress.stopping
         best, loss, valid = self._progress.best, None, None
-        validated = epoch % config.eval_every == 0 or epoch == config.epochs
-        if validated or engine.steps_per_epoch > 1:
+        validated, last = self._is_validated(epoch), epoch == config.epochs
+        if validated or last or engine.steps_per_epoch > 1:
             loss = engine.take_loss()
         if validated:
             valid = engine.measure("valid").values
@@ -205,12 +210,14 @@ class Loop:
         if valid and stopping.improved:
             best = metrics
             engine.keep()
+        elif last and not validated:
+            best = metrics
         self._progress = Progress(
             stopping=stopping, epoch=epoch, steps=self._steps_done, seconds=seconds, best=best
         )
         self._folder.append_metrics(metrics)
         due = self._every is not None and self._since >= self._every
-        if valid or due or seconds - self._saved_at > SECONDS_TO_LOSE:
+        if valid or last or due or seconds - self._saved_at > SECONDS_TO_LOSE:
             self._checkpoint()
         self._observer.epoch_done(metrics)
 
@@ -228,10 +235,10 @@ class Loop:
     def _conclude(self) -> Summary:
         """The test set is looked at here, once, with the best parameters of the validation."""
         run, engine, best = self._run, self._engine, self._progress.best
-        assert best is not None, "the last epoch is always validated"
-        assert best.valid is not None and best.loss is not None
-        engine.go_back()
-        test = engine.measure("test")
+        assert best is not None and best.loss is not None, "the last epoch is one, if no other is"
+        if best.valid is not None:
+            engine.go_back()
+        test = self._tested()
         lists = self._save()
         summary = Summary(
             version=__version__,
@@ -244,7 +251,7 @@ class Loop:
             steps=self._steps_done,
             seconds=self._seconds(),
             loss=best.loss,
-            valid=best.valid,
+            valid=best.valid or {},
             test=test.values,
             test_users=test.n_users,
             lists=lists,
@@ -254,6 +261,15 @@ class Loop:
         self._folder.write_summary(summary)
         self._observer.run_ended(engine)
         return summary
+
+    def _tested(self) -> Evaluation:
+        """Of nobody, if nothing is held out from a run that does not look at it on its way."""
+        try:
+            return self._engine.measure("test")
+        except NothingHeldOutError:
+            if self._config.eval_every:
+                raise
+            return Evaluation({}, 0)
 
 
 def _warn_of_saturation(epoch: int, epochs: int) -> None:

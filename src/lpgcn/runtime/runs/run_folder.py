@@ -74,7 +74,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Of the whole run."""
     seconds: float = 0.0
     best: EpochMetrics | None = None
-    """The epoch with the best validation so far."""
+    """The epoch with the best validation so far; where there are none, the last of all."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     loss: float
     valid: dict[str, float]
+    """Of the best epoch; empty, if there was no validation. Then the last epoch is the best."""
     test: dict[str, float]
+    """Empty, if nobody had anything held out."""
     test_users: int
     lists: dict[str, float] = {}
     """What the test's lists are like (`beyond_accuracy`), where somebody has them all."""

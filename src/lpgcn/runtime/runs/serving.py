@@ -171,8 +171,9 @@ def serve(
 def _tell_the_end(
     board: Switchboard, summary: Summary, also: Iterable[str] = (), timeout: float = 20.0
 ) -> None:
-    text = f"the run is over: Recall@20 {summary.test['recall@20']:.4f} on the test set"
-    board.finish(text, also=also, timeout=timeout)
+    tested = summary.test.get("recall@20")
+    figure = "" if tested is None else f": Recall@20 {tested:.4f} on the test set"
+    board.finish(f"the run is over{figure}", also=also, timeout=timeout)
 
 
 def open_board(

@@ -124,7 +124,7 @@ def train(
     if not resume:
         folder.check_free(overwrite=overwrite)
     split = in_memory or source.open()
-    _check_heldout(split)
+    check_heldout(split, config)
     config = sized(config, split)
     run = Run(source=source, config=config, fingerprint=split.fingerprint)
     log = read_terms(Path(terms)) if terms else []
@@ -225,13 +225,16 @@ def _model(split: Split, config: Config, scorer: Scorer, folding: Floats | None)
     return Recommender(card, scorer, split.user_ids, split.item_ids, split.train, folding, heldout)
 
 
-def _check_heldout(split: Split) -> None:
-    for part in ("valid", "test"):
+def check_heldout(split: Split, config: Config) -> None:
+    """A run that is validated has something to validate by, and to test in the end."""
+    for part in ("valid", "test") if config.eval_every else ():
         if not len(split.parts[part]):
             raise SourceError(
                 f"the {part} part of {split.name} has no interactions; training needs it to choose "
                 "the best epoch and to report it: give --valid and --test, or a --ratio that "
-                "leaves some for both"
+                "leaves some for both; or train on everything, for as many epochs as you choose, "
+                "with --ratio 1 0 0 --eval-every 0 (in Python Splitting(ratio=(1, 0, 0)) and "
+                "eval_every=0)"
             )
 
 
