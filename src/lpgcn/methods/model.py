@@ -25,7 +25,8 @@ class Model:
     """A model with its settings, which is then fitted to data.
 
     A part of the data is held out, to choose the best epoch and to test it once: `summary` has what
-    came out. All of it is trained on with `eval_every=0` and `Splitting(ratio=(1, 0, 0))`. With the same data, settings and seed the bits are those of `lpgcn train`.
+    came out. All of it is trained on with `eval_every=0` and `Splitting(ratio=(1, 0, 0))`. With the
+    same data, settings and seed the bits are those of `lpgcn train`.
     """
 
     def __init__(self, model: str = "lightgcn+", **settings: Any) -> None:
