@@ -22,7 +22,7 @@ from lpgcn.data.splitting import Splitting
 from lpgcn.data.times import A_TIME, seconds
 
 Values = npt.NDArray[Any]
-_AN_ID: Final = "a whole number (as a float, of at most 2^53) or a string"
+_AN_ID: Final = "a whole number (as a float, below 2^53) or a string"
 
 
 def make_split(
@@ -44,7 +44,8 @@ def make_split(
         if columns is not None or splitting is not None:
             raise DataError("found columns or a splitting for a split, which has its parts already")
         return data
-    if hasattr(data, "collect"):
+    # A frame has its columns as attributes, and may well have one of this name.
+    if hasattr(type(data), "collect"):
         raise DataError(
             f"found a {type(data).__name__}, which has not been computed; give data.collect()"
         )
@@ -198,7 +199,7 @@ def _spelled(value: object) -> str | None:
         return value
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return None
 

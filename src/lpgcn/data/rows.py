@@ -154,8 +154,8 @@ class Column:
         if is_float and (bad := np.flatnonzero(values != np.floor(values))).size:
             at = int(bad[0])
             raise bad_cell(where, at + 1, name, values[at].item(), "a whole number")
-        # Of larger floats one stands for several whole numbers: ids would be merged.
-        most = 2 ** (np.finfo(values.dtype).nmant + 1) if is_float else 2**63 - 1
+        # From 2^53 on a float stands for several whole numbers: ids would be merged.
+        most = 2 ** (np.finfo(values.dtype).nmant + 1) - 1 if is_float else 2**63 - 1
         if (large := np.flatnonzero(np.abs(values) > most)).size:
             at = int(large[0])
             advice = (
