@@ -145,3 +145,27 @@ with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lpgcn.files import growing
+with growing(Path(sys.argv[1])) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_kill_left_half_written_is_removed_in_time(tmp_path: Path) -> None:
+    """What is young may be somebody's who is writing, and other names are other people's."""
+    old, young, others = tmp_path / "a" / "b" / "old", tmp_path / "young", tmp_path / ".mine.tmp"
+    others.write_text("")
+    for path in (old, young):
+        subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    (left,) = old.parent.iterdir()
+    for path in (left, others):
+        os.utime(path, (0, 0))
+    with held(tmp_path):
+        assert not left.exists() and others.exists()
+        assert len(list(tmp_path.glob(".young.*.tmp"))) == 1

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from lpgcn.errors import LpgcnError
+
+STALE_SECONDS: Final = 3600.0
+"""Nobody has been writing one file for so long without getting anywhere."""
+_HALF_WRITTEN: Final = re.compile(r"\..+\.[0-9a-f]{8}\.[0-9]+\.tmp")
+"""The names that `_beside` gives."""
 
 
 class StorageError(LpgcnError):
@@ -66,9 +73,21 @@ def held(folder: Path, *, mode: int = 0o777) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         _hold(descriptor, folder)
+        _sweep(folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what kills have left half-written. What is being written at present, perhaps by
+    another thread, is younger; whose it was, a number of a process does not tell in a container."""
+    for left in folder.rglob(".*.tmp"):
+        if not _HALF_WRITTEN.fullmatch(left.name):
+            continue
+        with suppress(OSError):
+            if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                left.unlink()
 
 
 def _hold(descriptor: int, folder: Path) -> None:
