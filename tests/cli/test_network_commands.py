@@ -757,6 +757,18 @@ def test_a_federation_has_one_server_at_a_time(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_is_not_kept_beside_secret_keys(tmp_path: Path) -> None:
+    federation, catalogue = FederationFolder.create(tmp_path / "fed"), tmp_path / "catalogue.txt"
+    catalogue.write_text("\n".join(ITEMS))
+    before = sorted(federation.path.rglob("*"))
+    done = lpgcn(
+        "serve", "--federation", federation.path, "--catalogue", catalogue, "--clients", 2,
+        "--state", tmp_path / "elsewhere" / ".." / "fed",
+    )  # fmt: skip
+    assert done.exit_code == 2 and "the federation's own folder" in done.stderr
+    assert sorted(federation.path.rglob("*")) == before
+
+
 def test_up_writes_over_nothing(tmp_path: Path) -> None:
     data, mine = tmp_path / "tiny.csv", tmp_path / "mine" / "catalogue.txt"
     data.write_text(csv({f"user-{n}": items_of(n) for n in range(5)}))

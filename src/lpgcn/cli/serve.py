@@ -194,10 +194,16 @@ def serve(
         log = stack.enter_context(telling(log_json=log_json, as_json=as_json))
         wanted = asked(config_file, fields)
         config = Config().changed(**wanted)
+        federation = FederationFolder(folder)
+        if state.resolve() == federation.path.resolve():
+            raise click.UsageError(
+                f"--state is the federation's own folder, {folder}, with its secret keys; give the "
+                "run a folder of its own"
+            )
         class_of(config.model)  # Before anything is kept, and anybody waits for members.
         if "seed" not in wanted:
             config = config.changed(seed=secret_seed(state))
-        federation, items = FederationFolder(folder), PublicCatalogue.read(catalogue)
+        items = PublicCatalogue.read(catalogue)
         credentials = Credentials.load(federation.server_credentials)
         # A second server of one federation would take the first one's clients away.
         stack.enter_context(held(federation.path))
