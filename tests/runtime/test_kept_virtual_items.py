@@ -154,6 +154,29 @@ def test_what_was_held_out_is_trained_on_only_if_nothing_is_measured(
     assert len(before.items("train")) < 10
 
 
+def test_a_run_that_goes_on_has_listed_already(tmp_path: Path) -> None:
+    """Who comes back with another ratio is refused later; the right one must still be the same."""
+    path, ids, own = tmp_path / "alice.virtual-items", Ids.of(range(30)), set(range(10))
+    kept = KeptVirtualItems(path)
+    before = kept.remembered("alice", split_anew(ids, own, seed=1), ids)
+    kept.save()
+    written = path.read_bytes()
+    other = profile(ids, own, seed=1, index=0, config=Config(virtual_items="1.0x", eval_every=0))
+    kept = KeptVirtualItems(path)
+    assert kept.remembered("alice", other, ids, goes_on=True).train != before.train
+    kept.save()
+    assert path.read_bytes() == written
+    again = KeptVirtualItems(path).remembered("alice", split_anew(ids, own, seed=1), ids)
+    assert (again.train, again.valid, again.test) == (before.train, before.valid, before.test)
+
+
+def test_a_file_of_another_version_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "alice.virtual-items"
+    path.write_text('{"format": 1, "users": {"alice": ["a", "b"]}}')
+    with pytest.raises(KeptVirtualItemsError, match="has format 1, expected 2"):
+        KeptVirtualItems(path)
+
+
 def test_only_their_owner_reads_them_and_nothing_new_writes_nothing(tmp_path: Path) -> None:
     path, ids = tmp_path / "alice.virtual-items", Ids.of(range(30))
     config = Config(virtual_items="4")

@@ -144,7 +144,10 @@ class Vehicle:
     def _profile(self, one: Passenger, index: int, about: Prospectus) -> Profile:
         ids, kept = about.catalogue.item_ids, self._participation.kept
         profile = profile_of(one, index, about, ids, self._seeds(one))
-        return profile if kept is None else kept.remembered(one.user, profile, ids)
+        if kept is None:
+            return profile
+        goes_on = bool(self.checkpoints(one.number))
+        return kept.remembered(one.user, profile, ids, goes_on=goes_on)
 
     def _seeds(self, one: Passenger) -> ClientSeeds:
         owner = f"user {one.user} of {self._name}"

@@ -40,7 +40,11 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     virtual: list[str] = []
     """In the order in which they were first listed."""
     own: dict[str, Part] = {}
-    """The part that each was in when it first came."""
+    """The part that each was in when it first came, or "train" once it was on a list."""
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,9 +63,12 @@ class KeptVirtualItems:
         """Those of the carrier with this name, unless they are kept elsewhere."""
         return cls(elsewhere or credentials.with_name(f"{name}.virtual-items"))
 
-    def remembered(self, user: int | str, about: Profile, ids: Ids) -> Profile:
+    def remembered(
+        self, user: int | str, about: Profile, ids: Ids, *, goes_on: bool = False
+    ) -> Profile:
         """The profile with this user's virtual items of all runs, those of this one included, and
-        its own items in the parts where they were before."""
+        its own items in the parts where they were before. One that goes on has listed them
+        already: what is otherwise now is not remembered."""
         kept = self._users.get(str(user), _Kept())
         about = _in_their_parts(about, kept.own, ids)
         if not about.train:
@@ -76,8 +83,8 @@ class KeptVirtualItems:
         virtual = [*kept.virtual, *(str(ids[item]) for item in new)]
         own = {str(ids[item]): part for part in get_args(Part) for item in about.items(part)}
         now = _Kept(virtual, {**kept.own, **own})
-        self._more = self._more or now != kept
-        self._users[str(user)] = now
+        if not goes_on and now != kept:
+            self._more, self._users[str(user)] = True, now
         return msgspec.structs.replace(about, virtual=pack_numbers([*known, *new]))
 
     def save(self) -> None:
@@ -113,13 +120,17 @@ def _indices(items: list[str], ids: Ids) -> list[int]:
 def _read(path: Path) -> dict[str, _Kept]:
     if not path.exists():
         return {}
+    content = path.read_bytes()
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
+        version = msgspec.json.decode(content, type=_Format).format
+        if version != FORMAT:
+            raise KeptVirtualItemsError(
+                f"{path} has format {version}, expected {FORMAT}; it is of another version of "
+                "lpgcn: use that one, or rename the file, and other virtual items are drawn"
+            )
+        return msgspec.json.decode(content, type=_File).users
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise KeptVirtualItemsError(
             f"{path} is damaged: {error}; bring it back from a copy. Without it, a server that has "
             "seen an earlier list can tell what is real on the next"
         ) from error
-    if found.format != FORMAT:
-        raise KeptVirtualItemsError(f"{path} has format {found.format}, expected {FORMAT}")
-    return found.users
