@@ -16,9 +16,10 @@ from lpgcn.files import write_atomically
 
 
 def write_split(split: Split, folder: Path) -> None:
-    """train.csv, valid.csv and test.csv; user_features.npz and item_features.npz, if any."""
+    """train.csv, valid.csv and test.csv; user_features.npz and item_features.npz; if any."""
     for part, interactions in split.parts.items():
-        write_atomically(folder / f"{part}.csv", _csv(interactions, split).encode())
+        if len(interactions):
+            write_atomically(folder / f"{part}.csv", _csv(interactions, split).encode())
     for ids, features, name in (
         (split.user_ids, split.user_features, "user_features"),
         (split.item_ids, split.item_features, "item_features"),

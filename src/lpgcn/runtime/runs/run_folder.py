@@ -59,7 +59,7 @@ class EpochMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Since the run began, without the time between a crash and its resumption."""
     loss: float | None = None
     """The mean of a sample since it was last asked for. In a federation that is a round of its own,
-    so that where an epoch has one step only it is asked for at validations."""
+    so that where an epoch has one step only it is asked for at validations, or now and then."""
     valid: dict[str, float] | None = None
 
 
@@ -203,15 +203,21 @@ class RunFolder:
     def source_of(self, split: Split) -> Source:
         """Data in memory is files here, so that a run can be resumed and measured by anybody."""
         check_can_be_written(split)
-        train, valid, test = (str(self._kept_data / f"{part}.csv") for part in split.parts)
+        # A part without interactions is none: a file with nothing in it would be taken for a slip.
+        of_parts: dict[str, Any] = {
+            name: str(self._kept_data / f"{name}.csv")
+            for name, part in split.parts.items()
+            if len(part)
+        }
+        if len(of_parts) == 1:
+            of_parts["ratio"] = (1.0, 0.0, 0.0)
+        elif "valid" not in of_parts:
+            of_parts["valid_ratio"] = 0.0
         users, items = (
             None if features is None else str(self._kept_data / f"{name}_features.npz")
             for name, features in (("user", split.user_features), ("item", split.item_features))
         )
-        return Source(
-            dataset=split.name, train=train, valid=valid, test=test,
-            user_features=users, item_features=items,
-        )  # fmt: skip
+        return Source(dataset=split.name, user_features=users, item_features=items, **of_parts)
 
     def describe(self) -> Run:
         """What the run here is about."""
