@@ -87,8 +87,9 @@ def test_what_a_federation_takes_is_told_before_it_takes_it(
     ],
 )
 def test_groups_that_would_be_too_small_are_told(asked: int, clients: int, said: str) -> None:
-    config = Config(model="lightgcn", loss="softmax", batch_size="full", groups=asked)
-    assert progress.fewer_groups(config, clients) == said
+    for model in ("lightgcn", "lp-gcn"):
+        config = Config(model=model, loss="softmax", batch_size="full", groups=asked)
+        assert progress.fewer_groups(config, clients) == said
 
 
 def test_a_run_says_at_its_beginning_that_it_has_fewer_groups(

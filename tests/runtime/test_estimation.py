@@ -235,7 +235,7 @@ def test_rounds_are_those_of_the_protocol(
     assert found.measurement.rounds == layers + 2 + built
     assert found.measurements == validations + 1
     assert found.initialisation.rounds == 9
-    # Without validations one loss and one checkpoint, at the end, and nothing to go back to.
+    # Without validations one loss in ten and one checkpoint, and nothing to go back to.
     assert found.upkeep.rounds == (3 * validations + 1 if validations else 2)
     assert found.training.rounds == (
         9 + epochs * found.step.rounds + (validations + 1) * found.measurement.rounds

@@ -364,6 +364,31 @@ def test_everything_is_trained_on_if_nothing_is_held_out(
     assert found["federated"] == found["centralized"]
 
 
+@pytest.mark.parametrize("ratio", [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2)])
+def test_data_in_memory_is_read_again_whatever_is_held_out(
+    tmp_path: Path, ratio: tuple[float, float, float]
+) -> None:
+    pairs = [(user, (7 * user + item * item) % 101) for user in range(20) for item in range(10)]
+    config, splitting = CONFIG.changed(eval_every=0, epochs=2), lpgcn.Splitting(ratio=ratio)
+    train(pairs, config.changed(epochs=1), splitting=splitting, out=tmp_path / "run")
+    run = RunFolder(tmp_path / "run").describe()
+    assert run.source.open().fingerprint == run.fingerprint
+    assert train(run.source, config, out=tmp_path / "run", resume=True).epochs == 2
+
+
+def test_losses_are_told_now_and_then_where_nothing_is_validated(
+    source: Source, tmp_path: Path
+) -> None:
+    """Each is the mean since the one before; where an epoch has more steps, each has its own."""
+    for batch_size, told in (("full", [10, 20, 23]), (100, [*range(1, 24)])):
+        out = tmp_path / str(batch_size)
+        config = CONFIG.changed(eval_every=0, epochs=23, batch_size=batch_size)
+        summary = train(source, config, out=out)
+        lines = RunFolder(out).metrics()
+        assert [line.epoch for line in lines if line.loss is not None] == told
+        assert summary.loss == lines[-1].loss
+
+
 def test_without_validations_the_last_epoch_is_tested(source: Source, tmp_path: Path) -> None:
     engine_for, spies = spied()
     config = CONFIG.changed(eval_every=0)

@@ -13,7 +13,7 @@ from lpgcn.checkpoints import CheckpointError
 from lpgcn.cli.terminal import console, counted, duration, say, size
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
-from lpgcn.model.backbones import is_backbone
+from lpgcn.model.backbones import trains_backbone
 from lpgcn.model.batches import group_count, smallest_group
 from lpgcn.model.sampling import VirtualItems
 from lpgcn.protocol.phases import Phase
@@ -56,8 +56,11 @@ class Pace:
 
 def fewer_groups(config: Config, n_clients: int) -> str:
     """What becomes of --groups where there are not clients enough for so many; or nothing."""
-    if not config.pooled or not is_backbone(config.model):
+    from lpgcn.methods.lp_gcn import as_backbone
+
+    if not config.pooled or not trains_backbone(config.model):
         return ""
+    config = as_backbone(config)
     count = group_count(config, n_clients)
     if count == config.groups:
         return ""
@@ -71,7 +74,7 @@ def fewer_groups(config: Config, n_clients: int) -> str:
 def fewer_virtual_items(config: Config, train: Interactions) -> str:
     """How many users list fewer virtual items than --virtual-items, as there are no more; or
     nothing."""
-    if not is_backbone(config.model):
+    if not trains_backbone(config.model):
         return ""
     virtual, real = VirtualItems.of(config), train.user_degrees
     short = int((virtual.alpha(real, train.n_items) < virtual.wanted(real)).sum())
@@ -194,7 +197,8 @@ class ProgressDisplay(Observer):
         self._epochs, self._step, self._steps = run.config.epochs, so_far.step, steps_per_epoch
         self._epoch = so_far.epoch
         self._pace.line_said()
-        self._validated = self._best = so_far.best
+        best = so_far.best
+        self._validated = self._best = best if best is not None and best.valid else None
         self._bar.start()
         self._task = self._bar.add_task(
             self._of(so_far.epoch),
@@ -229,7 +233,8 @@ class ProgressDisplay(Observer):
         self._epoch, self._step = metrics.epoch, 0
         epoch = self._of(metrics.epoch)
         self._bar.update(self._task, description=epoch, figures=figures)
-        if metrics.valid and not self._console.is_terminal:
+        due = metrics.valid or (metrics.loss is not None and self._pace.is_due())
+        if due and not self._console.is_terminal:
             self._pace.line_said()
             say(f"epoch {epoch}  {figures}  {duration(metrics.seconds)}")
 

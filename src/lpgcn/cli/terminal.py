@@ -114,14 +114,15 @@ def summary_report(summary: Summary, way: str, where: str) -> list[RenderableTyp
     title = f"{summary.dataset} · {summary.model} · {way}"
     measured = {"validation": summary.valid, "test": summary.test}
     parts = {name: values for name, values in measured.items() if values}
-    best = f"Best epoch {summary.best_epoch} of {summary.epochs}"
-    epochs = counted(summary.epochs, "epoch")
+    trained = f"Best epoch {summary.best_epoch} of {summary.epochs}"
+    if not summary.valid:
+        trained = f"{counted(summary.epochs, 'epoch')}, not validated"
     tested = f"{counted(summary.test_users, 'user')} tested"
+    if not summary.test:
+        tested = "nothing was held out to test"
     return [
         metrics_table(parts, title) if parts else title,
-        f"{best if summary.valid else f'{epochs}, not validated'}; "
-        f"{counted(summary.steps, 'step')} in {duration(summary.seconds)}; "
-        f"{tested if summary.test else 'nothing was held out to test'}.",
+        f"{trained}; {counted(summary.steps, 'step')} in {duration(summary.seconds)}; {tested}.",
         where,
         *([] if summary.traffic is None else traffic_report(summary.traffic)),
     ]

@@ -60,9 +60,10 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
     # Figures of different data have no highest one.
     comparable = len({one.run.fingerprint for one in finished}) == 1
     for metric in ("recall@20", "ndcg@20") if comparable else ():
-        best, name = max((_tested(one, metric), one.name) for one in finished)
+        tested = [(_tested(one, metric), one.name) for one in finished if _is_tested(one)]
         highest = "highest " if len(finished) > 1 and not judged else ""
-        if best >= 0:
+        if tested:
+            best, name = max(tested)
             yield Fact(f"{highest}test {metric_name(metric)}", f"{best:.4f}", name)
     if judged:
         worst = max(verdict.difference for verdict in judged)
@@ -77,9 +78,12 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
         yield Fact("trained in", duration(summary.seconds), f"{summary.steps:,} steps")
 
 
+def _is_tested(one: RunRecord) -> bool:
+    return one.summary is not None and bool(one.summary.test)
+
+
 def _tested(one: RunRecord, metric: str) -> float:
-    """Below all others, if it was not."""
-    return -1.0 if one.summary is None else one.summary.test.get(metric, -1.0)
+    return one.summary.test[metric] if one.summary is not None and one.summary.test else 0.0
 
 
 def about(runs: Sequence[RunRecord]) -> Section:

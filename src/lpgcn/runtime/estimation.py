@@ -6,6 +6,7 @@ and one test, and E epochs,
 
     training = initialisation + N·step + (V + 1)·measurement + upkeep
     upkeep = E·SUM_LOSS + V·(KEEP + CHECKPOINT) + GO_BACK, V·SUM_LOSS if an epoch is one step
+             without validations one CHECKPOINT, and ⌈E/10⌉·SUM_LOSS if an epoch is one step
     seconds = rounds·latency + Σ_rounds (max_u down_u + max_u up_u)·8 / bandwidth
 
 if no early stopping ends it, every validation is the best so far, and a checkpoint is written at
@@ -34,6 +35,7 @@ from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.server.topology import Topology
 from lpgcn.protocol.wire.fields import Round
 from lpgcn.random import Purpose, permutation
+from lpgcn.runtime.engines.engine import EPOCHS_A_LOSS
 from lpgcn.runtime.engines.sampler import Sampler
 
 DRAWN: Final = 4
@@ -183,12 +185,12 @@ class _Counted:
         loss = self._taken()
         self._accounting.checkpoint()
         checkpoint = self._taken()
-        if not validations:
-            return loss * losses + checkpoint
         self._accounting.keep()
         kept = self._taken()
         self._accounting.go_back()
-        return loss * losses + (kept + checkpoint) * validations + self._taken()
+        back = self._taken()
+        upkeep = loss * losses + checkpoint * max(1, validations)
+        return upkeep + kept * validations + back * min(1, validations)
 
 
 def estimate(
@@ -204,7 +206,9 @@ def estimate(
     drawn = typical_steps(config.epochs, batches.steps)
     all_steps = _all_steps(counted, sampler, topology, config, drawn)
     measurement = counted.measurement()
-    losses = config.epochs if batches.steps > 1 else max(1, validations)
+    losses = validations or -(-config.epochs // EPOCHS_A_LOSS)
+    if batches.steps > 1:
+        losses = config.epochs
     upkeep = counted.upkeep(losses, validations)
     training = counted.initialisation + all_steps + measurement * (validations + 1) + upkeep
     step = _cost(all_steps * (1 / steps))

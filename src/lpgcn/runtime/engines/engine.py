@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy.typing as npt
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lpgcn.runtime.traffic import TrafficSummary
 
 Part = Literal["valid", "test"]
+EPOCHS_A_LOSS: Final = 10
+"""Where nothing is validated and an epoch is one step, whose loss alone is not worth a round."""
 Tables = dict[str, npt.NDArray[Any]]
 """Parameters or optimiser state, by name."""
 

@@ -20,7 +20,7 @@ from lpgcn.data import Split
 from lpgcn.evaluation import EarlyStopping, Evaluation, EvaluationWarning, NothingHeldOutError
 from lpgcn.files import held
 from lpgcn.protocol.phases import Phase
-from lpgcn.runtime.engines.engine import Engine, RunInterruptedError
+from lpgcn.runtime.engines.engine import EPOCHS_A_LOSS, Engine, RunInterruptedError
 from lpgcn.runtime.local_cost import LocalCost
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Progress, Run, RunFolder, Summary
 
@@ -150,6 +150,10 @@ class Loop:
         every = self._config.eval_every
         return bool(every) and (epoch % every == 0 or epoch == self._config.epochs)
 
+    def _is_asked_for_loss(self, epoch: int) -> bool:
+        """A sum of losses has a largest, and there may be no validation at which it ends."""
+        return not self._config.eval_every and epoch % EPOCHS_A_LOSS == 0
+
     def _begin(self) -> None:
         """Until it is done: who was interrupted tries again, in the next stretch."""
         while True:
@@ -198,7 +202,7 @@ class Loop:
         config, engine, stopping = self._config, self._engine, self._progress.stopping
         best, loss, valid = self._progress.best, None, None
         validated, last = self._is_validated(epoch), epoch == config.epochs
-        if validated or last or engine.steps_per_epoch > 1:
+        if validated or last or engine.steps_per_epoch > 1 or self._is_asked_for_loss(epoch):
             loss = engine.take_loss()
         if validated:
             valid = engine.measure("valid").values
@@ -210,7 +214,7 @@ class Loop:
         if valid and stopping.improved:
             best = metrics
             engine.keep()
-        elif last and not validated:
+        elif last and not config.eval_every:
             best = metrics
         self._progress = Progress(
             stopping=stopping, epoch=epoch, steps=self._steps_done, seconds=seconds, best=best
@@ -233,7 +237,8 @@ class Loop:
             renewed = self._engine.renew()
 
     def _conclude(self) -> Summary:
-        """The test set is looked at here, once, with the best parameters of the validation."""
+        """The test set is looked at here, once, with the best parameters of the validation; with
+        the last, if there was none."""
         run, engine, best = self._run, self._engine, self._progress.best
         assert best is not None and best.loss is not None, "the last epoch is one, if no other is"
         if best.valid is not None:
