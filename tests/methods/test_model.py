@@ -152,3 +152,13 @@ def test_what_cannot_be_done(whole: Path) -> None:
         lpgcn.Model(epoch=3)
     with pytest.raises(lpgcn.LpgcnError, match="model is 'lightgnc'"):
         lpgcn.Model("lightgnc")
+
+
+def test_what_is_computed_in_one_go_is_measured_once_or_never(
+    pairs: list[tuple[int, int]],
+) -> None:
+    everything = Splitting(ratio=(1.0, 0.0, 0.0))
+    model = lpgcn.Model("item-knn", eval_every=0).fit(pairs, splitting=everything)
+    assert len(model.recommend(pairs[0][0], k=2)) == 2
+    with pytest.raises(MethodError, match="eval_every is 5, but item-knn is computed in one go"):
+        lpgcn.Model("item-knn", eval_every=5).fit(pairs)

@@ -29,7 +29,9 @@ LEARNING: Final = frozenset({"lr", "schedule", "warmup"})
 """Those behind the learning rate that `Learner.step` is given."""
 FACTORS: Final = LEARNING | {"dim", "reg", "init_deviation"}
 """Those of a method that learns vectors."""
-IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType({"epochs": 1, "patience": 1})
+IN_ONE_GO: Final[Mapping[str, Any]] = MappingProxyType(
+    {"epochs": 1, "eval_every": 1, "patience": 1}
+)
 """For a method whose model is computed, not trained."""
 
 
@@ -127,6 +129,8 @@ class Method:
                     f"{', '.join(self.options.__struct_fields__) or 'none'}"
                 )
         for name, value in IN_ONE_GO.items() if self.in_one_go else ():
+            if name == "eval_every" and not config.eval_every:
+                continue  # Nothing needs to be held out.
             if getattr(config, name) != value:
                 raise MethodError(
                     f"{name} is {getattr(config, name)}, but {self.name} is computed in one go; "

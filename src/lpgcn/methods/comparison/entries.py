@@ -69,12 +69,11 @@ def entries(
         if seed == 0 or not described(model).fixed
         for count in (dict.fromkeys(layers) if layers and has_layers(model) else (None,))
     ]
-    for one in planned:
-        if not one.config.eval_every:
-            raise MethodError(
-                f"eval_every is 0 for {one.label}, and models are compared by what is measured; "
-                "give 1 or more"
-            )
+    if blind := next((one for one in planned if not one.config.eval_every), None):
+        raise MethodError(
+            f"eval_every is 0 for {blind.label}, and models are compared by what is measured; give "
+            "1 or more"
+        )
     return planned
 
 
