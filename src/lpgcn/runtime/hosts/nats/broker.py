@@ -104,8 +104,7 @@ class Broker:
         code = self._running().poll()
         if code is not None:
             raise BrokerError(
-                f"the broker ended by itself with status {code}; its log {self.log} may say why; "
-                "the same command starts it again and goes on with the run"
+                f"the broker ended by itself with status {code}; its log {self.log} may say why"
             )
 
     def reload(self) -> None:

@@ -238,9 +238,14 @@ class Connection:
                 self._report(error)
                 if isinstance(_refusal(error), UnauthorizedError):
                     # nats-py would ask for ever, and close none of these connections.
-                    client.ending = self._loop.create_task(close(client))
+                    client.ending = self._loop.create_task(end())
 
         async def closed_cb() -> None:
+            self._ended.set()
+
+        async def end() -> None:
+            """Also where that takes too long for nats-py to say so."""
+            await close(client)
             self._ended.set()
 
         async def disconnected_cb() -> None:
