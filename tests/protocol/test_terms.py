@@ -1299,3 +1299,17 @@ def test_who_comes_back_with_other_data_does_not_go_on(
     federation.clients[2] = federation.started(2)
     federation.server = Server.restored(saved, TINY, federation.line)
     federation.server.resume(2)
+
+
+def test_what_goes_into_the_next_term_or_a_checkpoint_hides_in_repr(
+    federation_of: Make, split_of: Make
+) -> None:
+    """A log or a traceback that shows a client tells neither the clients' seed nor its vectors."""
+    federation = federation_of(split_of(TRAIN, 6, 8, HELD_OUT), TINY)
+    federation.train(1)
+    federation.server.checkpoint(1)
+    for number, client in enumerate(federation.clients):
+        life = Newcomer(client.party._device, client.party.belongings())
+        snapshot = msgspec.msgpack.decode(federation.disks[number].read(1), type=ClientSnapshot)
+        shown = repr(life) + repr(snapshot)
+        assert "seed" not in shown and "array" not in shown and "\\x" not in shown, shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from lpgcn.runtime.hosts.nats.frames import VERSION, Welcome
 from lpgcn.runtime.planning import planner_for
 from lpgcn.runtime.runs.carrying import CarryingEvents, Participation, Vehicle
 from lpgcn.runtime.runs.catalogue import Prospectus, PublicCatalogue
+from lpgcn.runtime.runs.kept_virtual_items import KeptVirtualItems
 from lpgcn.runtime.runs.passengers import CarryingError, passengers
 
 CONFIG = Config(
@@ -48,12 +50,19 @@ class Bus:
 
     def __init__(
         self, split: Split, config: Config, folder: Path, least_members: int,
-        cooccurrence: Path | None = None,
+        cooccurrence: Path | None = None, kept: KeptVirtualItems | None = None,
+        more: dict[int, int | str] | None = None,
     ) -> None:  # fmt: skip
+        """Some users have an item `more` to train on."""
         self.events = Terms()
+        people = passengers(split, range(split.n_users), folder, seed=3)
+        for user, item in (more or {}).items():
+            parts = people[user].parts
+            parts = {**parts, "train": [*parts["train"], item]}
+            people[user] = replace(people[user], parts=parts)
         self.vehicle = Vehicle(
-            passengers(split, range(split.n_users), folder, seed=3), "bus",
-            Participation(least_members=least_members, cooccurrence=cooccurrence),
+            people, "bus",
+            Participation(least_members=least_members, cooccurrence=cooccurrence, kept=kept),
             events=self.events,
         )  # fmt: skip
         about = Prospectus(
@@ -71,9 +80,9 @@ class Bus:
             yield client, answer
 
 
-def begin(split: Split, config: Config, bus: Bus) -> None:
-    members = np.arange(split.n_users)
-    Server.begin(config, members, split.n_items, planner_for(split, config), Line(bus), 1)
+def begin(split: Split, config: Config, bus: Bus, stretch: int = 1) -> Server:
+    members, planner = np.arange(split.n_users), planner_for(split, config)
+    return Server.begin(config, members, split.n_items, planner, Line(bus), stretch)
 
 
 def test_a_carrier_whose_clients_want_more_leaves_and_stops_nobody(
@@ -111,3 +120,32 @@ def test_no_file_that_the_server_names_is_opened(split: Split, tmp_path: Path) -
     bus = Bus(split, config, tmp_path / "with", USERS, cooccurrence=own)
     begin(split, config, bus)
     assert bus.events.members == [USERS] and not theirs.exists()
+
+
+def test_who_was_left_behind_and_comes_back_with_more_remembers_the_list_it_sends(
+    split: Split, tmp_path: Path
+) -> None:
+    """It has checkpoints, but is asked to begin anew, and lists what it has now. What is new there
+    must be on its lists of later runs, too, or the server knows that it was virtual."""
+    config, path = CONFIG.changed(virtual_items="1.0x"), tmp_path / "bus.virtual-items"
+    bus = Bus(split, config, tmp_path, USERS, kept=KeptVirtualItems(path))
+    begin(split, config, bus).checkpoint(1)
+    first = path.read_bytes()
+    own = {item for part in split.parts.values() for item in part.items_of(0).tolist()}
+    new = next(item for item in range(split.n_items) if item not in own)
+    bus = Bus(
+        split, config, tmp_path, USERS,
+        kept=KeptVirtualItems(path), more={0: split.item_ids[new]},
+    )  # fmt: skip
+    assert path.read_bytes() == first, "it may be asked to go on, which it cannot with other data"
+    begin(split, config, bus, 2)
+    users = msgspec.json.decode(path.read_bytes())["users"]
+    for number, client in bus.vehicle.clients.items():
+        kept, about = users[str(split.user_ids[number])], client.party._about
+        virtual, real = (
+            {str(split.item_ids[item]) for item in about.items(part).tolist()}
+            for part in ("virtual", "train")
+        )
+        assert virtual <= set(kept["virtual"])
+        assert real == {item for item, part in kept["own"].items() if part == "train"}
+    assert path.read_bytes() != first

@@ -122,6 +122,9 @@ class Belongings:
     item_tables: dict[str, Adam]
     shared: SharedWeights
 
+    def __repr__(self) -> str:
+        return "Belongings(hidden)"
+
 
 class ClientSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A client's checkpoint, as it lies in its own folder."""
@@ -134,6 +137,9 @@ class ClientSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Of the dense weights."""
     loss_total: str
     """Of unlimited size, so in decimal."""
+
+    def __repr__(self) -> str:
+        return f"ClientSnapshot({self.standing}, all else hidden)"
 
 
 def user_tables(config: Config) -> list[str]:

@@ -165,6 +165,10 @@ class Vehicle:
         the server does not end the run before, and a process that is killed then has it."""
         client = self.clients[number]
         answer = self._answered(number, client, request)
+        kept = self._participation.kept
+        if kept is not None and encoding.header_of(request).phase == Phase.LIST:
+            kept.listed(self._passengers[number].user)
+            kept.save()
         if client.verified:
             prediction = client.party.prediction()
             if prediction is not None and prediction[1] is not self._saved.get(number):

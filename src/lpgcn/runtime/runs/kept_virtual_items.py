@@ -57,6 +57,8 @@ class KeptVirtualItems:
 
     def __init__(self, path: Path) -> None:
         self._path, self._users, self._more = path, _read(path), False
+        self._if_listed: dict[str, _Kept] = {}
+        """Of users whose list was not sent yet in this process: what is remembered once it is."""
 
     @classmethod
     def beside(cls, credentials: Path, name: str, elsewhere: Path | None) -> KeptVirtualItems:
@@ -68,7 +70,7 @@ class KeptVirtualItems:
     ) -> Profile:
         """The profile with this user's virtual items of all runs, those of this one included, and
         its own items in the parts where they were before. One that goes on has listed them
-        already: what is otherwise now is not remembered."""
+        already: what is otherwise now is not remembered, unless it is `listed`."""
         kept = self._users.get(str(user), _Kept())
         about = _in_their_parts(about, kept.own, ids)
         if not about.train:
@@ -83,9 +85,17 @@ class KeptVirtualItems:
         virtual = [*kept.virtual, *(str(ids[item]) for item in new)]
         own = {str(ids[item]): part for part in get_args(Part) for item in about.items(part)}
         now = _Kept(virtual, {**kept.own, **own})
-        if not goes_on and now != kept:
-            self._more, self._users[str(user)] = True, now
+        self._if_listed[str(user)] = now
+        if not goes_on:
+            self.listed(user)
         return msgspec.structs.replace(about, virtual=pack_numbers([*known, *new]))
+
+    def listed(self, user: int | str) -> None:
+        """The list of this user, as it is now, is about to be sent: also of one who has been in
+        the run before, was left behind, and begins anew."""
+        now = self._if_listed.pop(str(user), None)
+        if now is not None and now != self._users.get(str(user)):
+            self._more, self._users[str(user)] = True, now
 
     def save(self) -> None:
         """Before anybody is sent a list."""
