@@ -123,14 +123,10 @@ class FedGRec(Factorisation):
         )
 
 
-def fit(split: Split, config: Config, options: FedGRecOptions, machine: Machine) -> FedGRec:
-    return FedGRec(split, config, options, machine)
-
-
 FEDGREC: Final = Method(
     name="fedgrec",
     summary="latent vectors of the graph, renewed now and then (Li & Huang, 2022)",
-    fit=fit,
+    fit=FedGRec,
     options=FedGRecOptions,
     protects="Single gradients and single vectors, by secure sums; a client's vectors never leave "
     "it. The sums are the server's: it sees from round to round which items its hundred clients "

@@ -261,14 +261,10 @@ def added_up(item: Int64, gradient: Floats) -> tuple[Int64, Floats]:
     return rows, np.add.reduceat(gradient[order], first)
 
 
-def fit(split: Split, config: Config, options: FedPerGnnOptions, machine: Machine) -> FedPerGnn:
-    return FedPerGnn(split, config, options, machine)
-
-
 FEDPERGNN: Final = Method(
     name="fedpergnn",
     summary="federated graph convolution of local graphs, with noise (Wu et al., 2022)",
-    fit=fit,
+    fit=FedPerGnn,
     options=FedPerGnnOptions,
     protects="Every number of a gradient is hidden in Laplace noise, ε = 2·clip/noise a round, but "
     "thousands of numbers and all rounds add up, to no protection worth the name. Items that a "

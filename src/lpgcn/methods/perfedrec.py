@@ -233,14 +233,10 @@ def of_models(
     return (everybody + alone) / 3, together / 3
 
 
-def fit(split: Split, config: Config, options: PerFedRecOptions, machine: Machine) -> PerFedRec:
-    return PerFedRec(split, config, options, machine)
-
-
 PERFEDREC: Final = Method(
     name="perfedrec",
     summary="a global, a cluster's and a local model for each user (Luo et al., 2022)",
-    fit=fit,
+    fit=PerFedRec,
     options=PerFedRecOptions,
     protects="Single gradients, by secure sums, one of them over the few users of a round that are "
     "in a cluster. The server is sent every client's vector, from which and the item vectors much "

@@ -180,14 +180,10 @@ class SemiDfegl(Factorisation):
         )
 
 
-def fit(split: Split, config: Config, options: SemiDfeglOptions, machine: Machine) -> SemiDfegl:
-    return SemiDfegl(split, config, options, machine)
-
-
 SEMIDFEGL: Final = Method(
     name="semidfegl",
     summary="ego graphs linked in groups through predicted items (Qu et al., 2023)",
-    fit=fit,
+    fit=SemiDfegl,
     options=SemiDfeglOptions,
     protects="Interactions with items beyond the group, which sees the user's vectors of every "
     "layer; predicted items hide which of the linked ones a user really has. The server gets the "
