@@ -19,6 +19,7 @@ exchange is the one of our backbones, on the grid, so its sums are exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
@@ -115,9 +116,8 @@ class FedGRec(Factorisation):
         assert rounds is not None
         orders = self._config.layers * self._adam["items"].parameter.size
         numbers = orders * rounds.n_clients / self._every / rounds.taking_part
-        return RoundTraffic(
-            n_clients=rounds.n_clients,
-            taking_part=rounds.taking_part,
+        return replace(
+            rounds,
             up=rounds.up + numbers * SUMMED_BYTES,
             down=rounds.down + numbers * self._config.number_bytes,
         )
