@@ -33,7 +33,6 @@ from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.propagation import Nodes
-from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.machine import Machine
 
@@ -54,11 +53,10 @@ class FedGRec(Factorisation):
     ) -> None:
         super().__init__(split, config, machine, options.users_a_round)
         train, self._every = split.train, options.rounds_between
-        users_of = Ragged.from_pairs(train.items, train.users, train.n_items)
         kernels, config = machine.kernels, config.changed(model="lightgcn", option={})
         self._nodes = {
             "users": Nodes("the users", train.user_degrees, train.by_user, config, kernels),
-            "items": Nodes("the items", train.item_degrees, users_of, config, kernels),
+            "items": Nodes("the items", train.item_degrees, train.by_item, config, kernels),
         }
         self._share = 1 / (config.layers + 1)
         self._latent: dict[str, tuple[Integers, ...]] = dict.fromkeys(self._nodes, ())

@@ -144,9 +144,7 @@ class _About:
         if found is None:
             return
         candidates, scores, users = [], [], []
-        by_item = Ragged.from_pairs(
-            deployment.real.values, deployment.real.rows, self._view.n_items
-        )
+        by_item = deployment.real.transposed(self._view.n_items)
         items_of = self._items_behind(found.senders)
         for row, items in enumerate(items_of):
             for item in items.tolist():
