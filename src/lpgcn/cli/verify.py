@@ -20,7 +20,7 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.report import check_report, report_option
-from lpgcn.cli.terminal import console, counted, json_option, print_json, say
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say, warn
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
@@ -163,7 +163,7 @@ def _by_autograd(backbone: Backbone) -> list[str]:
     try:
         return differences(backbone, Compiled())
     except UnknownToAutogradError as error:
-        say(str(error), style="yellow", label="warning")
+        warn(error)
         return []
 
 
