@@ -17,7 +17,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import check_report, report_option
+from lpgcn.cli.report import check_places, report_option
 from lpgcn.cli.terminal import counted, json_option, print_json, say, show, size, table
 from lpgcn.config import PAPERS_OWN, Config, PlannerName, SuiteName, VirtualDraw
 from lpgcn.runtime.runs.source import Source
@@ -166,14 +166,10 @@ def audit(
     from lpgcn.privacy.audit import audit as measured
     from lpgcn.privacy.costs import Made
     from lpgcn.report.audits import plot_trade_offs
-    from lpgcn.report.picture import check_place
     from lpgcn.runtime.memory import keep_freed_memory
 
     keep_freed_memory()
-    if plot is not None:
-        check_place(plot, overwrite=overwrite)
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, plot, overwrite=overwrite)
     swept = {name: fields.pop(name) for name in _SWEPT}
     source, base = _asked(dataset, config_file, fields)
     split = source.open()

@@ -11,7 +11,7 @@ import msgspec
 
 from lpgcn.cli.options import Names, SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
-from lpgcn.cli.report import check_report, report_option, write_report
+from lpgcn.cli.report import check_places, report_option, write_report
 from lpgcn.cli.terminal import console, counted, json_option, print_json, say, show, table, warn
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
@@ -100,8 +100,7 @@ def compare(
     from lpgcn.methods.registry import names
     from lpgcn.report.comparison import write_comparison
 
-    if page is not None:
-        check_report(page, overwrite=resume)
+    check_places(page, overwrite=resume)
     source = source_asked(dataset, fields).resolved()
     if models == ():
         raise CompareError("--models names none; name some, or leave it out for all")

@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import check_report, report_option
+from lpgcn.cli.report import check_places, report_option
 from lpgcn.cli.terminal import console, counted, json_option, print_json, say, warn
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
@@ -97,7 +97,7 @@ def verify(
     from lpgcn.model.kernels.compiled import Compiled
     from lpgcn.report.curves import plot_comparisons, verification_report
     from lpgcn.report.page import write
-    from lpgcn.report.picture import can_draw, check_place
+    from lpgcn.report.picture import can_draw
     from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.verification import verify as compare
 
@@ -115,10 +115,7 @@ def verify(
     split = source_asked(dataset, fields).resolved().open()
     config = sized(config, split)
     picture = plot or (new_name(f"verify-{split.name}", ".png") if can_draw() else None)
-    if picture is not None:
-        check_place(picture, overwrite=overwrite)
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, picture, overwrite=overwrite)
     say(f"{split.name}: {counted(split.n_users, 'user')}, fingerprint {split.fingerprint[:12]}")
     screen = console(stderr=as_json)
     for model in chosen.get("models", ()):
