@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from lpgcn.cli.options import (
+    Decorated,
     SectionedCommand,
     asked,
     config_option,
@@ -39,6 +41,15 @@ _SWEPT: Final = {
 """Settings of which there can be several, and what they are where nobody says."""
 
 
+def _several(
+    flag: str, name: str, what: str, words: tuple[str, ...] = ()
+) -> Callable[[Decorated], Decorated]:
+    """An option that can be repeated."""
+    said = f"{what}; can be repeated.  [default: {_SWEPT.get(name, 'all')}]"
+    kind = click.Choice(words) if words else click.STRING
+    return click.option(flag, name, type=kind, multiple=True, help=said)
+
+
 @click.command(
     cls=SectionedCommand,
     epilog="""\b
@@ -57,13 +68,7 @@ what it sees before the first step: the token graph.""",
 )
 @click.argument("dataset", metavar="DATASET|RUN", required=False)
 @config_option
-@click.option(
-    "--suites",
-    "suite",
-    type=click.Choice(get_args(SuiteName)),
-    multiple=True,
-    help="Suites to audit; can be repeated.  [default: sealed]",
-)
+@_several("--suites", "suite", "Suites to audit", get_args(SuiteName))
 @click.option(
     "--models",
     "model",
@@ -72,32 +77,11 @@ what it sees before the first step: the token graph.""",
     help="Backbones to audit, or one of your own; can be repeated. Linear systems are for "
     "LightGCN and LightGCN+ only.  [default: lightgcn]",
 )
-@click.option(
-    "--virtual-items",
-    "virtual_items",
-    multiple=True,
-    help="Virtual items α a client lists: a count or a ratio; can be repeated.  [default: 1.0x]",
-)
-@click.option(
-    "--draw",
-    "virtual_draw",
-    type=click.Choice(get_args(VirtualDraw)),
-    multiple=True,
-    help="How virtual items are drawn; can be repeated.  [default: popularity]",
-)
-@click.option(
-    "--planners",
-    "planner",
-    type=click.Choice(get_args(PlannerName)),
-    multiple=True,
-    help="Who computes which item; can be repeated.  [default: auto]",
-)
-@click.option(
-    "--adversaries",
-    "parties",
-    type=click.Choice(["server", "owner", "client", "coalition", "model"]),
-    multiple=True,
-    help="Whose attacks; can be repeated.  [default: all]",
+@_several("--virtual-items", "virtual_items", "Virtual items α a client lists: a count or a ratio")
+@_several("--draw", "virtual_draw", "How virtual items are drawn", get_args(VirtualDraw))
+@_several("--planners", "planner", "Who computes which item", get_args(PlannerName))
+@_several(
+    "--adversaries", "parties", "Whose attacks", ("server", "owner", "client", "coalition", "model")
 )
 @click.option(
     "--steps",
