@@ -203,8 +203,8 @@ def _asked(
     from lpgcn.runtime.runs.run_folder import RunFolder
 
     wanted = asked(config_file, fields)
-    if dataset is not None and (Path(dataset) / "config.toml").is_file():
-        run = RunFolder(Path(dataset)).describe()
+    if dataset is not None and (folder := RunFolder(Path(dataset))).has_run:
+        run = folder.describe()
         return run.source, run.config.changed(**wanted)
     return source_asked(dataset, fields).resolved(), Config().changed(**{**_SWEPT, **wanted})
 
@@ -286,8 +286,9 @@ def _write(
     from lpgcn.report.page import write
     from lpgcn.report.runs import RunRecord
     from lpgcn.report.sections import run_report
+    from lpgcn.runtime.runs.run_folder import RunFolder
 
-    if audited is not None and (Path(audited) / "config.toml").is_file():
+    if audited is not None and RunFolder(Path(audited)).has_run:
         content = run_report([RunRecord.read(Path(audited))], more=audit_sections(tables))
     else:
         content = audit_report(name, tables)
