@@ -135,14 +135,13 @@ def _difference(
     """The largest of any final vector or metric."""
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
-    from lpgcn.runtime.verification import largest_difference
+    from lpgcn.runtime.verification import table_differences
 
     out = folder / "centralized"
     terms = network.server / "terms.jsonl"
     expected = train(
         source, config.changed(mode="centralized"), out=out, overwrite=True, terms=terms
     )
-    ours, theirs = network.vectors(), Recommender.load(out).vectors
+    vectors = network.vectors().arrays(), Recommender.load(out).vectors.arrays()
     differences = [abs(summary.test[name] - value) for name, value in expected.test.items()]
-    vectors = ((ours.users, theirs.users), (ours.items, theirs.items))
-    return max(*differences, *(largest_difference(*pair) for pair in vectors))
+    return max(*differences, *table_differences(*vectors))
