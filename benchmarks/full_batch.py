@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from pathlib import Path
 
 from lpgcn.config import read_config
@@ -20,7 +19,7 @@ from lpgcn.data import load
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import keep_freed_memory
-from processors import Others
+from processors import Others, seconds_in_turns, steps_of
 
 TARGET = 6.0
 
@@ -39,17 +38,9 @@ def main() -> None:
         path: Centralized(split, read_config(path), machine)
         for path in (arguments.config, arguments.against)
     }
-    seconds: dict[Path, list[float]] = {path: [] for path in engines}
-    others, number = Others(), 0
-    for _ in range(arguments.rounds):
-        for path, engine in engines.items():
-            # The first step of a block is not counted: it finds the other's data in the caches.
-            for step in range(arguments.steps + 1):
-                start = time.perf_counter()
-                engine.step(*divmod(number + step, engine.steps_per_epoch), 1e-3)
-                if step:
-                    seconds[path].append(time.perf_counter() - start)
-        number += arguments.steps + 1
+    contenders = {path: steps_of(engine) for path, engine in engines.items()}
+    others = Others()
+    seconds = seconds_in_turns(contenders, arguments.rounds, arguments.steps)
     for path, times in seconds.items():
         median, best = statistics.median(times), min(times)
         print(f"{path}: median {1e3 * median:.1f} ms, best {1e3 * best:.1f} ms")

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
 from lpgcn.data import load
 from lpgcn.methods.registry import configured, engine_for
 from lpgcn.runtime.memory import keep_freed_memory
 from lpgcn.runtime.runs.training import Execution
-from processors import Others
+from processors import Others, seconds_in_turns, steps_of
 
 REFERENCE = "lightgcn+"
 MOST = {"p-gcn": 2.0}
@@ -39,17 +38,9 @@ def main() -> None:
     engines = {
         model: engine_for(split, configured({"model": model}), Execution()) for model in models
     }
-    seconds: dict[str, list[float]] = {model: [] for model in engines}
-    others, number = Others(), 0
-    for _ in range(arguments.rounds):
-        for model, engine in engines.items():
-            # The first step of a block is not counted: it finds the other's data in the caches.
-            for step in range(arguments.steps + 1):
-                start = time.perf_counter()
-                engine.step(*divmod(number + step, engine.steps_per_epoch), 1e-3)
-                if step:
-                    seconds[model].append(time.perf_counter() - start)
-        number += arguments.steps + 1
+    contenders = {model: steps_of(engine) for model, engine in engines.items()}
+    others = Others()
+    seconds = seconds_in_turns(contenders, arguments.rounds, arguments.steps)
     reference = statistics.median(seconds[REFERENCE])
     for model, times in seconds.items():
         median, epoch = statistics.median(times), engines[model].steps_per_epoch

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 
@@ -37,7 +36,7 @@ from lpgcn.data import Split, load
 from lpgcn.runtime.engines.centralized import Centralized
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import keep_freed_memory
-from processors import Others
+from processors import Others, seconds_in_turns
 
 CHECKED_STEPS = 3
 LOSS_TOLERANCE = 1e-5
@@ -136,14 +135,7 @@ def check_same_work(contenders: dict[str, Step]) -> None:
 
 def measure(contenders: dict[str, Step], rounds: int, steps: int) -> dict[str, tuple[float, float]]:
     """The median and the best seconds of a step of each, in blocks that take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for first in range(CHECKED_STEPS, CHECKED_STEPS + rounds * (steps + 1), steps + 1):
-        for name, step in contenders.items():
-            step(first)
-            for number in range(first + 1, first + 1 + steps):
-                start = time.perf_counter()
-                step(number)
-                seconds[name].append(time.perf_counter() - start)
+    seconds = seconds_in_turns(contenders, rounds, steps, CHECKED_STEPS)
     return {name: (statistics.median(times), min(times)) for name, times in seconds.items()}
 
 

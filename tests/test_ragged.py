@@ -44,6 +44,12 @@ def test_pairs_in_any_order_make_rising_rows(rows: list[list[int]], shuffled: Ra
     assert lists(Ragged.from_pairs(row, value, len(rows))) == [*map(sorted, rows)]
 
 
+@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8))
+def test_transposed_has_the_rows_of_every_value(rows: list[list[int]]) -> None:
+    found = [[row for row, own in enumerate(rows) for one in own if one == v] for v in range(10)]
+    assert lists(ragged(rows).transposed(10)) == found
+
+
 @given(ROWS, st.data())
 def test_some_rows_and_some_entries(rows: list[list[int]], data: st.DataObject) -> None:
     found = ragged(rows)

@@ -355,7 +355,7 @@ def _kinds(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
 
 
-def _found(key: str, value: object, what: str, kind: Any = None) -> str:
+def _found(key: str, value: object, what: str, kind: Any) -> str:
     found = f"{key} is {value!r}; " if key else ""
     if what.startswith("Invalid enum value"):
         words = _words(kind)

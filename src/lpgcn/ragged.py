@@ -95,6 +95,10 @@ class Ragged:
         offsets = self.offsets[rows.start : rows.stop + 1]
         return Ragged(offsets - offsets[0], self.values[offsets[0] : offsets[-1]])
 
+    def transposed(self, n_values: int) -> Ragged:
+        """For each of the values 0, 1, … the rows that have it, rising."""
+        return Ragged.from_pairs(self.values, self.rows, n_values)
+
     def where(self, flags: Bits) -> Ragged:
         """The flagged entries of every row."""
         return Ragged.from_lengths(self.count(flags), self.values[flags])

@@ -82,7 +82,6 @@ def shuffled_within() -> Callable[[Ragged, np.ndarray], np.ndarray]:
 def heaviest() -> Callable[[Deployment], int]:
     def find(deployment: Deployment) -> int:
         topology = deployment.record.topology
-        assert topology is not None
         lengths: Int64 = topology.by_owner.lengths
         return int(lengths.argmax())
 

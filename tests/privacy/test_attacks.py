@@ -46,7 +46,6 @@ def auc(lists: Ragged, scores: np.ndarray, real: np.ndarray) -> float:
 
 def lists_and_truth(deployment: Deployment) -> tuple[Ragged, np.ndarray]:
     topology = deployment.record.topology
-    assert topology is not None
     lists = server_audit.rising(topology.listed)
     return lists, server_audit.is_real(lists, deployment.real, topology.n_items)
 

@@ -143,7 +143,6 @@ def watched(request: pytest.FixtureRequest, split_with_tastes: Split) -> Watched
 
 def members_of(watched: Watched) -> dict[str, Adversary]:
     topology = watched.record.topology
-    assert topology is not None
     owner = int(topology.by_owner.lengths.argmax())
     other = int(np.flatnonzero(~topology.is_owner)[0]) if not topology.is_owner.all() else 0
     return {
@@ -175,7 +174,6 @@ def test_a_client_alone_knows_handles_and_no_lists(watched: Watched) -> None:
     (owner,) = view.adversary.clients
     assert list(view.own) == [owner]
     topology = watched.record.topology
-    assert topology is not None
     assert [whose for whose, _, _ in view.known] == list(range(len(topology.neighbours[owner])))
 
 
@@ -184,7 +182,6 @@ def test_nobody_is_told_bits_but_owners_of_their_own_items(watched: Watched) -> 
     for name in ("server", "client", "server and client"):
         assert not view_of(watched.deployment, adversaries[name]).known
     topology = watched.record.topology
-    assert topology is not None
     view = view_of(watched.deployment, adversaries["server and owner"])
     (owner,) = view.adversary.clients
     assert {place for _, asked, _ in view.known for place in asked.tolist()} <= set(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpgcn.report.charts import Axis, Series, histogram, line_chart, number, stacked_bars
+from lpgcn.report.charts import Axis, Series, histogram, line_chart, stacked_bars
 from lpgcn.report.units import size
 
 finite = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))
@@ -37,7 +37,7 @@ def tick_places(drawn: ElementTree.Element, *, axis: str) -> list[tuple[float, f
 
 @given(finite, st.floats(1e-3, 1e6))
 def test_ticks_are_round_few_and_on_the_axis(low: float, spread: float) -> None:
-    axis = Axis("x", low, low + spread, 0, 100, number)
+    axis = Axis("x", low, low + spread, 0, 100)
     ticks = axis.ticks()
     assert 2 <= len(ticks) <= 7
     assert all(low - 1e-6 * spread <= tick <= low + spread * (1 + 1e-6) for tick in ticks)
@@ -47,7 +47,7 @@ def test_ticks_are_round_few_and_on_the_axis(low: float, spread: float) -> None:
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-4, 1e4))
 def test_figures_of_an_axis_are_alike_and_told_apart(low: float, spread: float) -> None:
-    axis = Axis("x", low, low + spread, 0, 100, number)
+    axis = Axis("x", low, low + spread, 0, 100)
     labels = axis.labels()
     assert len(set(labels.values())) == len(labels)
     assert len({len(text.partition(".")[2]) for text in labels.values()}) == 1
@@ -57,7 +57,7 @@ def test_figures_of_an_axis_are_alike_and_told_apart(low: float, spread: float) 
 
 @given(st.floats(1, 1e6), st.floats(1.01, 1e5))
 def test_logarithmic_ticks_are_few_and_on_the_axis(low: float, ratio: float) -> None:
-    ticks = Axis("x", low, low * ratio, 0, 100, number, logarithmic=True).ticks()
+    ticks = Axis("x", low, low * ratio, 0, 100, logarithmic=True).ticks()
     assert 2 <= len(ticks) <= 8
     assert all(low * (1 - 1e-9) <= tick <= low * ratio * (1 + 1e-9) for tick in ticks)
 

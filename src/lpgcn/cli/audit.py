@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from lpgcn.cli.options import (
+    Decorated,
     SectionedCommand,
     asked,
     config_option,
@@ -17,7 +19,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import check_report, report_option
+from lpgcn.cli.report import check_places, report_option
 from lpgcn.cli.terminal import counted, json_option, print_json, say, show, size, table
 from lpgcn.config import PAPERS_OWN, Config, PlannerName, SuiteName, VirtualDraw
 from lpgcn.runtime.runs.source import Source
@@ -39,6 +41,15 @@ _SWEPT: Final = {
 """Settings of which there can be several, and what they are where nobody says."""
 
 
+def _several(
+    flag: str, name: str, what: str, words: tuple[str, ...] = ()
+) -> Callable[[Decorated], Decorated]:
+    """An option that can be repeated."""
+    said = f"{what}; can be repeated.  [default: {_SWEPT.get(name, 'all')}]"
+    kind = click.Choice(words) if words else click.STRING
+    return click.option(flag, name, type=kind, multiple=True, help=said)
+
+
 @click.command(
     cls=SectionedCommand,
     epilog="""\b
@@ -57,13 +68,7 @@ what it sees before the first step: the token graph.""",
 )
 @click.argument("dataset", metavar="DATASET|RUN", required=False)
 @config_option
-@click.option(
-    "--suites",
-    "suite",
-    type=click.Choice(get_args(SuiteName)),
-    multiple=True,
-    help="Suites to audit; can be repeated.  [default: sealed]",
-)
+@_several("--suites", "suite", "Suites to audit", get_args(SuiteName))
 @click.option(
     "--models",
     "model",
@@ -72,32 +77,11 @@ what it sees before the first step: the token graph.""",
     help="Backbones to audit, or one of your own; can be repeated. Linear systems are for "
     "LightGCN and LightGCN+ only.  [default: lightgcn]",
 )
-@click.option(
-    "--virtual-items",
-    "virtual_items",
-    multiple=True,
-    help="Virtual items α a client lists: a count or a ratio; can be repeated.  [default: 1.0x]",
-)
-@click.option(
-    "--draw",
-    "virtual_draw",
-    type=click.Choice(get_args(VirtualDraw)),
-    multiple=True,
-    help="How virtual items are drawn; can be repeated.  [default: popularity]",
-)
-@click.option(
-    "--planners",
-    "planner",
-    type=click.Choice(get_args(PlannerName)),
-    multiple=True,
-    help="Who computes which item; can be repeated.  [default: auto]",
-)
-@click.option(
-    "--adversaries",
-    "parties",
-    type=click.Choice(["server", "owner", "client", "coalition", "model"]),
-    multiple=True,
-    help="Whose attacks; can be repeated.  [default: all]",
+@_several("--virtual-items", "virtual_items", "Virtual items α a client lists: a count or a ratio")
+@_several("--draw", "virtual_draw", "How virtual items are drawn", get_args(VirtualDraw))
+@_several("--planners", "planner", "Who computes which item", get_args(PlannerName))
+@_several(
+    "--adversaries", "parties", "Whose attacks", ("server", "owner", "client", "coalition", "model")
 )
 @click.option(
     "--steps",
@@ -166,14 +150,10 @@ def audit(
     from lpgcn.privacy.audit import audit as measured
     from lpgcn.privacy.costs import Made
     from lpgcn.report.audits import plot_trade_offs
-    from lpgcn.report.picture import check_place
     from lpgcn.runtime.memory import keep_freed_memory
 
     keep_freed_memory()
-    if plot is not None:
-        check_place(plot, overwrite=overwrite)
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, plot, overwrite=overwrite)
     swept = {name: fields.pop(name) for name in _SWEPT}
     source, base = _asked(dataset, config_file, fields)
     split = source.open()
@@ -223,8 +203,8 @@ def _asked(
     from lpgcn.runtime.runs.run_folder import RunFolder
 
     wanted = asked(config_file, fields)
-    if dataset is not None and (Path(dataset) / "config.toml").is_file():
-        run = RunFolder(Path(dataset)).describe()
+    if dataset is not None and (folder := RunFolder(Path(dataset))).has_run:
+        run = folder.describe()
         return run.source, run.config.changed(**wanted)
     return source_asked(dataset, fields).resolved(), Config().changed(**{**_SWEPT, **wanted})
 
@@ -306,8 +286,9 @@ def _write(
     from lpgcn.report.page import write
     from lpgcn.report.runs import RunRecord
     from lpgcn.report.sections import run_report
+    from lpgcn.runtime.runs.run_folder import RunFolder
 
-    if audited is not None and (Path(audited) / "config.toml").is_file():
+    if audited is not None and RunFolder(Path(audited)).has_run:
         content = run_report([RunRecord.read(Path(audited))], more=audit_sections(tables))
     else:
         content = audit_report(name, tables)

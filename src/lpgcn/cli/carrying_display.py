@@ -14,7 +14,7 @@ import click
 from lpgcn.cli.logs import EventLog
 from lpgcn.cli.program import Stopped
 from lpgcn.cli.roll import clients
-from lpgcn.cli.terminal import say
+from lpgcn.cli.terminal import say, warn
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats.carrier import Carrier
@@ -83,16 +83,16 @@ class CarryingDisplay(_Carrying):
         say(f"{steps:,} steps done")
 
     def disconnected(self) -> None:
-        say("the connection is lost; reconnecting", style="yellow", label="warning")
+        warn("the connection is lost; reconnecting")
 
     def connected_again(self) -> None:
         say("connected again")
 
     def storage_failed(self, error: StorageError) -> None:
-        say(f"{error}; the server asks again", style="yellow", label="warning")
+        warn(f"{error}; the server asks again")
 
     def request_failed(self, error: LpgcnError) -> None:
-        say(f"a request of the server failed: {error}", style="yellow", label="warning")
+        warn(f"a request of the server failed: {error}")
 
 
 class CarryingLog(_Carrying):

@@ -11,8 +11,8 @@ import msgspec
 
 from lpgcn.cli.options import Names, SectionedCommand, field_options, given, source_asked
 from lpgcn.cli.program import Stopped
-from lpgcn.cli.report import check_report, report_option, write_report
-from lpgcn.cli.terminal import console, counted, json_option, print_json, say, show, table
+from lpgcn.cli.report import check_places, report_option, write_report
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say, show, table, warn
 from lpgcn.config import Config
 from lpgcn.errors import LpgcnError
 from lpgcn.files import check_folder
@@ -100,8 +100,7 @@ def compare(
     from lpgcn.methods.registry import names
     from lpgcn.report.comparison import write_comparison
 
-    if page is not None:
-        check_report(page, overwrite=resume)
+    check_places(page, overwrite=resume)
     source = source_asked(dataset, fields).resolved()
     if models == ():
         raise CompareError("--models names none; name some, or leave it out for all")
@@ -211,7 +210,7 @@ def _usable(models: Sequence[str]) -> list[str]:
         try:
             described(model)
         except MethodError as error:
-            say(f"{error}; it is left out", style="yellow", label="warning")
+            warn(f"{error}; it is left out")
         else:
             found.append(model)
     return found
@@ -224,7 +223,7 @@ def _warn_of_rules(planned: Sequence[Entry]) -> None:
         found = {getattr(one.config, name) for one in trained}
         if len(found) > 1:
             values = ", ".join(map(str, sorted(found)))
-            say(f"models have different {name}: {values}", style="yellow", label="warning")
+            warn(f"models have different {name}: {values}")
 
 
 def _tell_of_one_seed(planned: Sequence[Entry], seeds: int) -> None:

@@ -44,7 +44,7 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
     from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
-    from lpgcn.runtime.verification import largest_difference
+    from lpgcn.runtime.verification import table_differences
 
     keep_freed_memory()
     with as_file(files("lpgcn.cli") / "demo.toml") as own:
@@ -67,11 +67,8 @@ def demo(out: Path, overwrite: bool, config_file: Path | None, user: str, worker
     with Display(central) as display:
         config = config.changed(mode="centralized")
         theirs = train("demo", config, out=central, overwrite=replace, observer=display)
-    vectors = [Recommender.load(folder).vectors for folder in (out, central)]
-    difference = max(
-        largest_difference(getattr(vectors[0], kind), getattr(vectors[1], kind))
-        for kind in ("users", "items")
-    )
+    found, expected = (Recommender.load(folder).vectors.arrays() for folder in (out, central))
+    difference = max(table_differences(found, expected))
     verdict = "lossless, bit for bit" if difference == 0 else "NOT lossless"
     show(metrics_table({"federated": ours.test, "centralized": theirs.test}, "Test"))
     show(f"Largest difference of any final vector: {difference:g}: {verdict}.")

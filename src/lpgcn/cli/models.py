@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from lpgcn.cli.terminal import json_option, print_json, say, show, table
+from lpgcn.cli.terminal import json_option, print_json, show, table, warn
 
 
 @click.command(
@@ -33,7 +33,7 @@ def models(name: str | None, as_json: bool) -> None:
             # One package that is broken does not hide all the others.
             if name:
                 raise
-            say(str(error), style="yellow", label="warning")
+            warn(error)
     if as_json:
         print_json(found[0] if name else {"models": found})
         return

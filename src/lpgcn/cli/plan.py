@@ -20,7 +20,7 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import check_report, report_option
+from lpgcn.cli.report import check_places, report_option
 from lpgcn.cli.terminal import console, duration, json_option, print_json, say, show, size, table
 from lpgcn.config import Config, PlannerName
 from lpgcn.runtime.runs.source import FEATURES, Source
@@ -130,17 +130,13 @@ def plan(
     **fields: Any,
 ) -> None:
     """Choose who computes which item, and say what that costs."""
-    from lpgcn.report.picture import check_place
     from lpgcn.report.plans import plot_loads
     from lpgcn.runtime.engines.simulated import token_graph
     from lpgcn.runtime.planning import plan_cost, planner_for
 
     _check_flags(fields, sweep=sweep, estimated=estimated, page=page)
     config = Config().changed(**asked(config_file, fields))
-    if plot is not None:
-        check_place(plot, overwrite=overwrite)
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, plot, overwrite=overwrite)
     split = _federation(source_asked(dataset, fields).resolved().open(), config, devices)
     graph = token_graph(split, config)
     if sweep:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from lpgcn.cli.terminal import print_json, say
+from lpgcn.cli.terminal import print_json, say, warn
 from lpgcn.errors import LpgcnError
 
 _SIGTERM_EXIT: Final = 128 + signal.SIGTERM
@@ -95,7 +95,7 @@ def _show_warnings() -> None:
     """Warnings, such as those about data, are lines on standard error."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(str(message), style="yellow", label="warning")
+        warn(message)
 
     warnings.filterwarnings("always", module=r"lpgcn\.")
     warnings.showwarning = show

@@ -10,7 +10,7 @@ from rich import progress as rich_progress
 from rich.status import Status
 
 from lpgcn.checkpoints import CheckpointError
-from lpgcn.cli.terminal import console, counted, duration, say, size
+from lpgcn.cli.terminal import console, counted, duration, say, size, warn
 from lpgcn.config import Config
 from lpgcn.data import Interactions, Split
 from lpgcn.model.backbones import trains_backbone
@@ -155,11 +155,9 @@ class ProgressDisplay(Observer):
             f"{size(cost.memory)} of memory{of}"
         )
         if there is not None and cost.memory > there:
-            say(
+            warn(
                 "that may be more memory than there is: take fewer users, fewer --virtual-items, "
-                "or --mode simulated, which has the same bits",
-                style="yellow",
-                label="warning",
+                "or --mode simulated, which has the same bits"
             )
 
     def stage_began(self, phase: Phase) -> None:
@@ -188,9 +186,9 @@ class ProgressDisplay(Observer):
         verb = f"continuing after epoch {so_far.epoch}{within}" if so_far.steps else "training"
         say(f"fingerprint {run.fingerprint[:12]}, {verb} in {self._out}")
         if self._clients is not None and (fewer := fewer_groups(run.config, self._clients)):
-            say(fewer, style="yellow", label="warning")
+            warn(fewer)
         if self._train is not None and (fewer := fewer_virtual_items(run.config, self._train)):
-            say(fewer, style="yellow", label="warning")
+            warn(fewer)
         if self.began:
             self._bar.remove_task(self._task)
         self.began = True
@@ -209,7 +207,7 @@ class ProgressDisplay(Observer):
         )
 
     def damaged(self, error: CheckpointError) -> None:
-        say(str(error), style="yellow", label="warning")
+        warn(error)
         say("going back to the checkpoint before it")
 
     def step_done(self) -> None:

@@ -64,11 +64,15 @@ def report(
             say("no browser could be started here; open the file in one")
 
 
-def check_report(page: Path, *, overwrite: bool) -> None:
-    """Before the work."""
-    from lpgcn.report.page import check_place
+def check_places(page: Path | None, plot: Path | None = None, *, overwrite: bool) -> None:
+    """Of a report and a picture, if there are to be any; before the work."""
+    from lpgcn.report import page as pages
+    from lpgcn.report import picture
 
-    check_place(page, overwrite=overwrite)
+    if plot is not None:
+        picture.check_place(plot, overwrite=overwrite)
+    if page is not None:
+        pages.check_place(page, overwrite=overwrite)
 
 
 def write_report(

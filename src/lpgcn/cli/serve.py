@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -41,66 +43,76 @@ log_json_option = click.option(
 )
 
 
-def serving_options(command: Any) -> Any:
-    """How a server deals with its members: for `serve` and `federation up`."""
-    for option in reversed(
-        (
-            # The configuration's own patience, in epochs, is in its file only.
-            click.option(
-                "--patience",
-                "silence",
-                type=click.FloatRange(min=1),
-                default=60.0,
-                show_default=True,
-                help="Seconds of silence of a member after which the run pauses.",
-            ),
-            click.option(
-                "--on-missing",
-                type=click.Choice(["wait", "leave"]),
-                default="wait",
-                show_default=True,
-                help="Then wait for who is missing, or, from the first checkpoint on, go on "
-                "without.",
-            ),
-            click.option(
-                "--least-members",
-                type=click.IntRange(min=LEAST_MEMBERS),
-                default=LEAST_MEMBERS,
-                show_default=True,
-                help="No term begins or goes on with fewer: the run pauses until there are more.",
-            ),
-            click.option(
-                "--least-change",
-                type=click.IntRange(min=1),
-                default=1,
-                show_default=True,
-                help="Newcomers wait until so many can join together: sums before and after differ "
-                "by the numbers of who joined. Who is lost is left behind all the same, with a "
-                "warning.",
-            ),
-            click.option(
-                "--checkpoint-every",
-                type=click.IntRange(min=1),
-                default=50,
-                show_default=True,
-                help="Steps between two checkpoints of everybody.",
-            ),
-            click.option(
-                "--metrics-port",
-                type=click.IntRange(1, 65535),
-                help="Serve metrics for Prometheus on this port.",
-            ),
-            click.option(
-                "--metrics-host",
-                default="127.0.0.1",
-                show_default=True,
-                help="Address for --metrics-port. Whoever reaches it reads the metrics.",
-            ),
-            log_json_option,
-        )
-    ):
-        command = option(command)
-    return command
+_SERVING: Final = (
+    # The configuration's own patience, in epochs, is in its file only.
+    click.option(
+        "--patience",
+        type=click.FloatRange(min=1),
+        default=60.0,
+        show_default=True,
+        help="Seconds of silence of a member after which the run pauses.",
+    ),
+    click.option(
+        "--on-missing",
+        type=click.Choice(["wait", "leave"]),
+        default="wait",
+        show_default=True,
+        help="Then wait for who is missing, or, from the first checkpoint on, go on without.",
+    ),
+    click.option(
+        "--least-members",
+        type=click.IntRange(min=LEAST_MEMBERS),
+        default=LEAST_MEMBERS,
+        show_default=True,
+        help="No term begins or goes on with fewer: the run pauses until there are more.",
+    ),
+    click.option(
+        "--least-change",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Newcomers wait until so many can join together: sums before and after differ "
+        "by the numbers of who joined. Who is lost is left behind all the same, with a "
+        "warning.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=click.IntRange(min=1),
+        default=50,
+        show_default=True,
+        help="Steps between two checkpoints of everybody.",
+    ),
+    click.option(
+        "--metrics-port",
+        type=click.IntRange(1, 65535),
+        help="Serve metrics for Prometheus on this port.",
+    ),
+    click.option(
+        "--metrics-host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address for --metrics-port. Whoever reaches it reads the metrics.",
+    ),
+    log_json_option,
+)
+_OF_MEMBERS: Final = (
+    "patience", "on_missing", "least_members", "least_change", "checkpoint_every"
+)  # fmt: skip
+
+
+def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a server deals with its members: for `serve` and `federation up`, which get the fields of
+    a `Serving` as `members`, and host and port as `metrics`."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> Any:
+        members = {name: given.pop(name) for name in _OF_MEMBERS}
+        metrics = given.pop("metrics_host"), given.pop("metrics_port")
+        return command(members=members, metrics=metrics, **given)
+
+    for option in reversed(_SERVING):
+        gathered = option(gathered)
+    return gathered
 
 
 @click.command(
@@ -161,13 +173,8 @@ def serve(
     clients: int,
     state: Path,
     config_file: Path | None,
-    silence: float,
-    on_missing: Any,
-    least_members: int,
-    least_change: int,
-    checkpoint_every: int,
-    metrics_port: int | None,
-    metrics_host: str,
+    members: dict[str, Any],
+    metrics: tuple[str, int | None],
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -207,10 +214,7 @@ def serve(
         credentials = Credentials.load(federation.server_credentials)
         # A second server of one federation would take the first one's clients away.
         stack.enter_context(held(federation.path))
-        serving = Serving(
-            clients, silence, on_missing, checkpoint_every,
-            least_members=least_members, least_change=least_change,
-        )  # fmt: skip
+        serving = Serving(clients, **members)
         _tell_of_lists(log, config)
         check = None
         try:
@@ -220,7 +224,6 @@ def serve(
                 _tell_broker(log, credentials.urls)
             else:
                 credentials = credentials.at(broker)
-            metrics = metrics_host, metrics_port
             observer = stack.enter_context(observed(state, serving, log, metrics))
             summary = serve_run(
                 federation.about.name, config, items, credentials.connect_options(), state,

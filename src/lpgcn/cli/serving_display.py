@@ -14,7 +14,7 @@ from lpgcn.cli.logs import EventLog
 from lpgcn.cli.progress import ProgressDisplay
 from lpgcn.cli.roll import Roll, clients, worth_telling
 from lpgcn.cli.serving_log import ServingLog
-from lpgcn.cli.terminal import say
+from lpgcn.cli.terminal import say, warn
 from lpgcn.runtime.engines.engine import RunInterruptedError
 from lpgcn.runtime.hosts.nats.switchboard import Interrupted
 from lpgcn.runtime.runs.run_folder import Progress, Run
@@ -102,7 +102,7 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
 
     def interrupted(self, error: RunInterruptedError) -> None:
         if not isinstance(error, Interrupted):
-            say(f"interrupted: {error}", style="yellow", label="warning")
+            warn(f"interrupted: {error}")
             return
         if error.restarted:
             say(
@@ -143,28 +143,26 @@ class ServingDisplay(ProgressDisplay, ServingObserver):
 
     def silent(self, name: str, indices: tuple[int, ...]) -> None:
         self._roll.silent(name)
-        say(f"{name} is silent ({clients(len(indices))})", style="yellow", label="warning")
+        warn(f"{name} is silent ({clients(len(indices))})")
 
     def back(self, name: str, indices: tuple[int, ...]) -> None:
         self._roll.back(name)
         say(f"{name} is back ({clients(len(indices))})")
 
     def unanswered(self, name: str, requests: int) -> None:
-        say(
+        warn(
             f"{name} does not answer, though it was asked again and again ({requests:,} requests); "
-            "everybody waits for it, and its own log may say why, such as a full disk",
-            style="yellow",
-            label="warning",
+            "everybody waits for it, and its own log may say why, such as a full disk"
         )
 
     def refused(self, name: str, reason: str) -> None:
-        say(f"refused {name}: {reason}", style="yellow", label="warning")
+        warn(f"refused {name}: {reason}")
 
     def waiting(self, reason: str, seconds: float) -> None:
-        say(f"the broker cannot be reached ({reason}); trying again", label="warning")
+        warn(f"the broker cannot be reached ({reason}); trying again")
 
     def disconnected(self) -> None:
-        say("the connection to the broker is lost; reconnecting", label="warning")
+        warn("the connection to the broker is lost; reconnecting")
 
     def reconnected(self) -> None:
         say("connected to the broker again")

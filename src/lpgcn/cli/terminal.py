@@ -42,6 +42,11 @@ def say(message: str, *, style: str = "", label: str = "") -> None:
     console(stderr=True).print(head + Text(message), soft_wrap=True)
 
 
+def warn(message: object) -> None:
+    """A line on standard error that somebody should read."""
+    say(str(message), style="yellow", label="warning")
+
+
 def show(*parts: RenderableType) -> None:
     """The result for people."""
     for part in parts:

@@ -19,7 +19,7 @@ from lpgcn.cli.options import (
     source_asked,
 )
 from lpgcn.cli.program import Stopped
-from lpgcn.cli.report import check_report, report_option, write_report
+from lpgcn.cli.report import check_places, report_option, write_report
 from lpgcn.cli.terminal import (
     json_option,
     print_json,
@@ -113,8 +113,7 @@ def train(
 
     if resume and (out is None or overwrite):
         raise click.UsageError("--resume needs --out, and goes without --overwrite.")
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, overwrite=overwrite)
     wanted = asked(config_file, fields)
     if resume and out:
         source, config = _saved(out, data_asked(dataset, fields), wanted)

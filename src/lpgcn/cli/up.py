@@ -65,13 +65,8 @@ def up(
     out: Path | None,
     verify: bool,
     config_file: Path | None,
-    silence: float,
-    on_missing: Any,
-    least_members: int,
-    least_change: int,
-    checkpoint_every: int,
-    metrics_port: int | None,
-    metrics_host: str,
+    members: dict[str, Any],
+    metrics: tuple[str, int | None],
     log_json: bool,
     as_json: bool,
     **fields: Any,
@@ -110,12 +105,8 @@ def up(
             say(f"broker, server and {counted(len(network.names), 'host')}{fewer} in {folder}")
         else:
             log("starting", hosts=len(network.names), folder=str(folder))
-        serving = Serving(
-            split.n_users, silence, on_missing, checkpoint_every,
-            least_members=least_members, least_change=least_change,
-        )  # fmt: skip
+        serving = Serving(split.n_users, **members)
         try:
-            metrics = metrics_host, metrics_port
             with observed(network.server, serving, log, metrics) as observer:
                 summary = network.run(config, serving, observer)
         except KeyboardInterrupt:
@@ -144,14 +135,13 @@ def _difference(
     """The largest of any final vector or metric."""
     from lpgcn.runtime.runs.saved_model import Recommender
     from lpgcn.runtime.runs.training import train
-    from lpgcn.runtime.verification import largest_difference
+    from lpgcn.runtime.verification import table_differences
 
     out = folder / "centralized"
     terms = network.server / "terms.jsonl"
     expected = train(
         source, config.changed(mode="centralized"), out=out, overwrite=True, terms=terms
     )
-    ours, theirs = network.vectors(), Recommender.load(out).vectors
+    vectors = network.vectors().arrays(), Recommender.load(out).vectors.arrays()
     differences = [abs(summary.test[name] - value) for name, value in expected.test.items()]
-    vectors = ((ours.users, theirs.users), (ours.items, theirs.items))
-    return max(*differences, *(largest_difference(*pair) for pair in vectors))
+    return max(*differences, *table_differences(*vectors))

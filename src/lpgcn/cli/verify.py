@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,8 +19,8 @@ from lpgcn.cli.options import (
     overwrite_option,
     source_asked,
 )
-from lpgcn.cli.report import check_report, report_option
-from lpgcn.cli.terminal import console, counted, json_option, print_json, say
+from lpgcn.cli.report import check_places, report_option
+from lpgcn.cli.terminal import console, counted, json_option, print_json, say, warn
 from lpgcn.config import Config
 from lpgcn.runtime.runs.source import Source
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from lpgcn.model.backbones import Backbone
     from lpgcn.runtime.verification import EpochDifference
+
+_AXES: Final = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}
 
 
 @click.command(
@@ -93,40 +95,26 @@ def verify(
     from lpgcn.cli.progress import VerificationDisplay
     from lpgcn.data.features import sized
     from lpgcn.model.backbones import backbone_of
-    from lpgcn.model.backbones.checking import problems
-    from lpgcn.model.kernels.compiled import Compiled
     from lpgcn.report.curves import plot_comparisons, verification_report
     from lpgcn.report.page import write
-    from lpgcn.report.picture import can_draw, check_place
+    from lpgcn.report.picture import can_draw
     from lpgcn.runtime.memory import keep_freed_memory
     from lpgcn.runtime.verification import verify as compare
 
     keep_freed_memory()
     wanted = asked(config_file, fields)
     config = Config().changed(**{"epochs": 2, **wanted})
-    axes = {"model": "models", "suite": "suites", "virtual_items": "virtual_items"}
-    chosen: dict[str, Any] = {
-        axis: [getattr(config, key)]
-        for key, axis in axes.items()
-        if key in wanted or not everything
-    }
-    if "planner" in wanted or not everything:
-        chosen["other_planners"] = ()
+    chosen = _chosen(config, set(wanted) if everything else {*_AXES, "planner"})
     split = source_asked(dataset, fields).resolved().open()
     config = sized(config, split)
     picture = plot or (new_name(f"verify-{split.name}", ".png") if can_draw() else None)
-    if picture is not None:
-        check_place(picture, overwrite=overwrite)
-    if page is not None:
-        check_report(page, overwrite=overwrite)
+    check_places(page, picture, overwrite=overwrite)
     say(f"{split.name}: {counted(split.n_users, 'user')}, fingerprint {split.fingerprint[:12]}")
     screen = console(stderr=as_json)
     for model in chosen.get("models", ()):
-        backbone = backbone_of(config.changed(model=model))
-        wrong = problems(backbone, Compiled()) or _by_autograd(backbone)
-        for one in wrong:
-            screen.print(f"{model}: {one}", style="bold red")
-        if wrong:
+        if wrong := _wrong(backbone_of(config.changed(model=model))):
+            for one in wrong:
+                screen.print(f"{model}: {one}", style="bold red")
             return 1
     with console(stderr=True).status("") as status:
         observer = VerificationDisplay(status, is_terminal=console(stderr=True).is_terminal)
@@ -153,17 +141,26 @@ def verify(
     return int(worst != 0)
 
 
-def _by_autograd(backbone: Backbone) -> list[str]:
-    """What autograd says of the derivatives, if torch is there and can follow."""
+def _chosen(config: Config, keys: set[str]) -> dict[str, Any]:
+    """What `lpgcn.runtime.verification.verify` is told where only one thing is wanted."""
+    chosen: dict[str, Any] = {
+        axis: [getattr(config, key)] for key, axis in _AXES.items() if key in keys
+    }
+    return {**chosen, "other_planners": ()} if "planner" in keys else chosen
+
+
+def _wrong(backbone: Backbone) -> list[str]:
+    """What is found by differences and, if torch is there and can follow, by autograd."""
     from lpgcn.methods.differentiated import UnknownToAutogradError, differences
+    from lpgcn.model.backbones.checking import problems
     from lpgcn.model.kernels.compiled import Compiled
 
-    if find_spec("torch") is None:
-        return []
+    if (found := problems(backbone, Compiled())) or find_spec("torch") is None:
+        return found
     try:
         return differences(backbone, Compiled())
     except UnknownToAutogradError as error:
-        say(str(error), style="yellow", label="warning")
+        warn(error)
         return []
 
 

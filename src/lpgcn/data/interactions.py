@@ -66,6 +66,11 @@ class Interactions:
         """I_u for every user, ascending."""
         return Ragged.from_lengths(np.bincount(self.users, minlength=self.n_users), self.items)
 
+    @cached_property
+    def by_item(self) -> Ragged:
+        """U_i for every item, ascending."""
+        return Ragged.from_pairs(self.items, self.users, self.n_items)
+
     def items_of(self, user: int) -> Int64:
         """I_u, ascending."""
         return self.by_user[user]

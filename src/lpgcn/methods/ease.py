@@ -28,7 +28,6 @@ from lpgcn.methods.computed import Computed
 from lpgcn.methods.method import IN_ONE_GO, Method, MethodError
 from lpgcn.model.kernels import Floats
 from lpgcn.model.kernels.threads import Threads
-from lpgcn.ragged import Ragged
 from lpgcn.runtime.machine import Machine
 from lpgcn.runtime.memory import available_memory
 
@@ -61,8 +60,7 @@ class Ease(Computed):
     def begin(self) -> None:
         from lpgcn.methods.co_occurrence import fill_lower
 
-        n, items_of = self._train.n_items, self._train.by_user
-        users_of = Ragged.from_pairs(self._train.items, self._train.users, n)
+        n, items_of, users_of = self._train.n_items, self._train.by_user, self._train.by_item
         # What there was is given back first.
         self._matrix = np.empty((0, 0), dtype=self._dtype)
         self._matrix = np.zeros((n, n), dtype=self._dtype)

@@ -23,14 +23,13 @@ from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.evaluation import Scorer, Vectors
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
+from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.adam import Adam, Gradient, restore_states, states
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.grid import Grid
-from lpgcn.model.initial import embedding_rows
+from lpgcn.model.initial import initial_vectors
 from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.gradient import LossGradient
-from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.objectives import Touched, of_pairs
 from lpgcn.runtime.engines.sampler import Sampler
@@ -52,20 +51,11 @@ class Factorisation:
         batches = self._sampler.batches
         size = batches.most_samples if isinstance(batches, UserBatches) else config.batch_size
         self._grid = Grid.backward(config.dtype, size)
-        sizes = {"users": split.n_users, "items": split.n_items}
-        purposes = {"users": Purpose.USER_EMBEDDING, "items": Purpose.ITEM_EMBEDDING}
-        self._adam = {
-            name: Adam(
-                embedding_rows(
-                    config.seed, purposes[name], np.arange(rows), table_rows=rows, config=config
-                ),
-                machine.kernels,
-            )
-            for name, rows in sizes.items()
-        }
+        tables = initial_vectors(config, split.n_users, split.n_items)
+        self._adam = {name: Adam(table, machine.kernels) for name, table in tables.items()}
         # All rows of a table step, most of them with a gradient of zero: these are kept.
         self._gradients = {
-            name: np.zeros((rows, config.dim), dtype=np.int64) for name, rows in sizes.items()
+            name: np.zeros(table.shape, dtype=np.int64) for name, table in tables.items()
         }
 
     @property
@@ -123,13 +113,8 @@ class Factorisation:
         """All item vectors down, all their gradients up."""
         if self._users_a_round is None:
             return None
-        n_users, table = len(self._sampler.members), self._adam["items"].parameter.size
-        return RoundTraffic(
-            n_clients=n_users,
-            taking_part=n_users / self.steps_per_epoch,
-            up=table * SUMMED_BYTES,
-            down=table * self._config.number_bytes,
-        )
+        n_users, table = len(self._sampler.members), self._adam["items"].parameter
+        return RoundTraffic.summed(table.size, self._config, n_users, self.steps_per_epoch)
 
 
 def fit_bpr(split: Split, config: Config, options: Any, machine: Machine) -> Factorisation:

@@ -19,6 +19,7 @@ exchange is the one of our backbones, on the grid, so its sums are exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
@@ -32,7 +33,6 @@ from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.kernels import Floats, Integers
 from lpgcn.model.propagation import Nodes
-from lpgcn.ragged import Ragged
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.machine import Machine
 
@@ -53,11 +53,10 @@ class FedGRec(Factorisation):
     ) -> None:
         super().__init__(split, config, machine, options.users_a_round)
         train, self._every = split.train, options.rounds_between
-        users_of = Ragged.from_pairs(train.items, train.users, train.n_items)
         kernels, config = machine.kernels, config.changed(model="lightgcn", option={})
         self._nodes = {
             "users": Nodes("the users", train.user_degrees, train.by_user, config, kernels),
-            "items": Nodes("the items", train.item_degrees, users_of, config, kernels),
+            "items": Nodes("the items", train.item_degrees, train.by_item, config, kernels),
         }
         self._share = 1 / (config.layers + 1)
         self._latent: dict[str, tuple[Integers, ...]] = dict.fromkeys(self._nodes, ())
@@ -115,22 +114,17 @@ class FedGRec(Factorisation):
         assert rounds is not None
         orders = self._config.layers * self._adam["items"].parameter.size
         numbers = orders * rounds.n_clients / self._every / rounds.taking_part
-        return RoundTraffic(
-            n_clients=rounds.n_clients,
-            taking_part=rounds.taking_part,
+        return replace(
+            rounds,
             up=rounds.up + numbers * SUMMED_BYTES,
             down=rounds.down + numbers * self._config.number_bytes,
         )
 
 
-def fit(split: Split, config: Config, options: FedGRecOptions, machine: Machine) -> FedGRec:
-    return FedGRec(split, config, options, machine)
-
-
 FEDGREC: Final = Method(
     name="fedgrec",
     summary="latent vectors of the graph, renewed now and then (Li & Huang, 2022)",
-    fit=fit,
+    fit=FedGRec,
     options=FedGRecOptions,
     protects="Single gradients and single vectors, by secure sums; a client's vectors never leave "
     "it. The sums are the server's: it sees from round to round which items its hundred clients "

@@ -34,7 +34,7 @@ from lpgcn.methods.autograd import Parameters, gradients, weighted_sums
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
 from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.batches import Batch
-from lpgcn.model.initial import embedding_rows
+from lpgcn.model.initial import initial_vectors
 from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, normal, uniform
@@ -85,18 +85,8 @@ class FedPerGnn:
         self._weights = split.train.edge_weights
         self._back = np.bincount(split.train.users, self._weights**2, split.n_users)
         """Σ_i w_ui²: what comes back to a user from its own items."""
-        self._parameters = Parameters(
-            {
-                name: embedding_rows(
-                    config.seed, purpose, np.arange(rows), table_rows=rows, config=config
-                )
-                for name, purpose, rows in (
-                    ("users", Purpose.USER_EMBEDDING, split.n_users),
-                    ("items", Purpose.ITEM_EMBEDDING, split.n_items),
-                )
-            },
-            machine,
-        )
+        vectors = initial_vectors(config, split.n_users, split.n_items)
+        self._parameters = Parameters(vectors, machine)
         self._around = np.zeros_like(self._parameters["users"])
         """Of every user Σ_i w_ui Σ_{v ≠ u} w_vi c_v: what its neighbours were when it was told."""
 
@@ -261,14 +251,10 @@ def added_up(item: Int64, gradient: Floats) -> tuple[Int64, Floats]:
     return rows, np.add.reduceat(gradient[order], first)
 
 
-def fit(split: Split, config: Config, options: FedPerGnnOptions, machine: Machine) -> FedPerGnn:
-    return FedPerGnn(split, config, options, machine)
-
-
 FEDPERGNN: Final = Method(
     name="fedpergnn",
     summary="federated graph convolution of local graphs, with noise (Wu et al., 2022)",
-    fit=fit,
+    fit=FedPerGnn,
     options=FedPerGnnOptions,
     protects="Every number of a gradient is hidden in Laplace noise, ε = 2·clip/noise a round, but "
     "thousands of numbers and all rounds add up, to no protection worth the name. Items that a "

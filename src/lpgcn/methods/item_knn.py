@@ -57,8 +57,7 @@ class ItemKnn(Computed):
         self._bounds = [*range(0, train.n_items, _ITEMS_A_PART), train.n_items]
         super().__init__(len(self._bounds) - 1)
         self._train, self._threads, self._shrinkage = train, threads, options.shrinkage
-        self._users_of = Ragged.from_pairs(train.items, train.users, train.n_items)
-        self._weight, self._scale = weights(train, self._users_of, options)
+        self._weight, self._scale = weights(train, options)
         self._k = max(1, min(options.neighbours, train.n_items - 1))
 
     def begin(self) -> None:
@@ -68,7 +67,7 @@ class ItemKnn(Computed):
     def part(self, number: int) -> None:
         from lpgcn.methods.co_occurrence import nearest
 
-        users_of, items_of = self._users_of, self._train.by_user
+        users_of, items_of = self._train.by_item, self._train.by_user
         begin, end = self._bounds[number : number + 2]
         self._threads.each(
             lambda first, last: nearest(
@@ -85,9 +84,7 @@ class ItemKnn(Computed):
         return SparseSimilarity(self._train.by_user, similar, self._similarity[there])
 
 
-def weights(
-    train: Interactions, users_of: Ragged, options: ItemKnnOptions
-) -> tuple[Float64, Float64]:
+def weights(train: Interactions, options: ItemKnnOptions) -> tuple[Float64, Float64]:
     """v_u and s_i; an item that nobody has gets s_i = 1, as it is similar to none."""
     had = train.item_degrees.astype(np.float64)
     weight = np.ones(train.n_users)
@@ -98,7 +95,7 @@ def weights(
         a, b = options.bm25_saturation, options.bm25_length
         scale = (a * (1 - b + b * had / had.mean()) + 1) / (a + 1)
     elif options.weighting != "count":
-        own = np.bincount(users_of.rows, weight[users_of.values], train.n_items)
+        own = np.bincount(train.by_item.rows, weight[train.by_item.values], train.n_items)
         scale = np.sqrt(np.where(own > 0, own, 1.0))
     return weight, scale
 

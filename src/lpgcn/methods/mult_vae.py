@@ -189,14 +189,10 @@ def negative_elbo(
     return (beta * divergence - likelihood) / len(items)
 
 
-def fit(split: Split, config: Config, options: MultVaeOptions, machine: Machine) -> MultVae:
-    return MultVae(split, config, options, machine)
-
-
 MULT_VAE: Final = Method(
     name="mult-vae",
     summary="variational auto-encoder, multinomial likelihood (Liang et al., 2018)",
-    fit=fit,
+    fit=MultVae,
     options=MultVaeOptions,
     protects="Nothing: the data centre has all interactions. (FedVAE sends the gradients of the "
     "same model, whose last layer alone tells what a client has.)",

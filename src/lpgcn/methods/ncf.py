@@ -22,9 +22,9 @@ from lpgcn.data import Split
 from lpgcn.evaluation.scorers import Perceptron
 from lpgcn.methods.autograd import Leaf, Parameters, xavier
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
+from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.batches import Batch
-from lpgcn.model.initial import embedding_rows
+from lpgcn.model.initial import initial_vectors
 from lpgcn.model.kernels import Floats
 from lpgcn.model.losses.bpr import Pairs
 from lpgcn.random import Purpose
@@ -89,28 +89,16 @@ class NeuralFiltering:
         """All item vectors and the perceptron down, all their gradients up."""
         if self._users_a_round is None:
             return None
-        n_users = len(self._sampler.members)
         shared = sum(self._parameters[name].size for name in SHARED)
-        return RoundTraffic(
-            n_clients=n_users,
-            taking_part=n_users / self.steps_per_epoch,
-            up=shared * SUMMED_BYTES,
-            down=shared * self._config.number_bytes,
-        )
+        n_users = len(self._sampler.members)
+        return RoundTraffic.summed(shared, self._config, n_users, self.steps_per_epoch)
 
 
 def initial_tables(split: Split, config: Config) -> dict[str, Floats]:
     """Vectors as those of our backbones, matrices by Xavier, biases at zero."""
     d = config.dim
-    embeddings = {
-        name: embedding_rows(config.seed, purpose, np.arange(n), table_rows=n, config=config)
-        for name, purpose, n in (
-            ("users", Purpose.USER_EMBEDDING, split.n_users),
-            ("items", Purpose.ITEM_EMBEDDING, split.n_items),
-        )
-    }
     return {
-        **embeddings,
+        **initial_vectors(config, split.n_users, split.n_items),
         "weight_0": xavier(config, Purpose.PERCEPTRON, (2 * d, 2 * d), 0),
         "bias_0": np.zeros((1, 2 * d), dtype=config.dtype),
         "weight_1": xavier(config, Purpose.PERCEPTRON, (2 * d, d), 1),

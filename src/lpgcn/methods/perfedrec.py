@@ -20,6 +20,7 @@ that (k-means, from the clusters before). Gradients of what is shared are added 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -32,9 +33,9 @@ from lpgcn.evaluation.scorers import ClusteredVectors
 from lpgcn.methods.autograd import Parameters, weighted_sums, xavier
 from lpgcn.methods.clustering import moved, spherical_k_means
 from lpgcn.methods.method import FACTORS, Losses, Method, UserRounds
-from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
+from lpgcn.methods.traffic import RoundTraffic
 from lpgcn.model.batches import Batch
-from lpgcn.model.initial import embedding_rows
+from lpgcn.model.initial import initial_vectors
 from lpgcn.model.kernels import Floats
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose
@@ -169,28 +170,16 @@ class PerFedRec:
         clustering, a client's vector."""
         n_users, d, number = self._train.n_users, self._config.dim, self._config.number_bytes
         tables = 2 * (self._train.n_items * d + 2 * d * d)
-        return RoundTraffic(
-            n_clients=n_users,
-            taking_part=n_users / self.steps_per_epoch,
-            up=tables * SUMMED_BYTES + d / self._options.cluster_every * number,
-            down=tables * number,
-        )
+        rounds = RoundTraffic.summed(tables, self._config, n_users, self.steps_per_epoch)
+        return replace(rounds, up=rounds.up + d / self._options.cluster_every * number)
 
 
 def initial_tables(split: Split, config: Config, clusters: int) -> dict[str, Floats]:
     """Vectors as those of our backbones, matrices by Xavier, factors 1 and 0, differences 0."""
     d, kind, n = config.dim, config.dtype, split.n_items
-    users, items = (
-        embedding_rows(config.seed, purpose, np.arange(rows), table_rows=rows, config=config)
-        for purpose, rows in (
-            (Purpose.USER_EMBEDDING, split.n_users),
-            (Purpose.ITEM_EMBEDDING, n),
-        )
-    )
     ones, zeros = np.ones((split.n_users, d)), np.zeros((split.n_users, d))
     return {
-        "users": users,
-        "items": items,
+        **initial_vectors(config, split.n_users, n),
         "local": np.hstack((ones, zeros)).astype(kind),
         "matrices": np.vstack([xavier(config, Purpose.PERCEPTRON, (d, d), k) for k in (0, 1)]),
         "item_differences": np.zeros((clusters * n, d), dtype=kind),
@@ -233,14 +222,10 @@ def of_models(
     return (everybody + alone) / 3, together / 3
 
 
-def fit(split: Split, config: Config, options: PerFedRecOptions, machine: Machine) -> PerFedRec:
-    return PerFedRec(split, config, options, machine)
-
-
 PERFEDREC: Final = Method(
     name="perfedrec",
     summary="a global, a cluster's and a local model for each user (Luo et al., 2022)",
-    fit=fit,
+    fit=PerFedRec,
     options=PerFedRecOptions,
     protects="Single gradients, by secure sums, one of them over the few users of a round that are "
     "in a cluster. The server is sent every client's vector, from which and the item vectors much "

@@ -40,7 +40,6 @@ from lpgcn.methods.traffic import SUMMED_BYTES, RoundTraffic
 from lpgcn.model.adam import Gradient
 from lpgcn.model.batches import Batch, UserBatches
 from lpgcn.model.propagation import Backward, Forward, Nodes, exchanged, finished
-from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose
 from lpgcn.runtime.engines.engine import Tables
 from lpgcn.runtime.engines.objectives import Touched, Turning, of_pairs
@@ -98,10 +97,9 @@ class SemiDfegl(Factorisation):
             train.n_users,
             n * self._groups,
         )
-        users_of = Ragged.from_pairs(linked.items, linked.users, linked.n_items)
         config, kernels = self._backbone, self._kernels
         self._users = Nodes("the users", linked.user_degrees, linked.by_user, config, kernels)
-        self._items = Nodes("items of groups", linked.item_degrees, users_of, config, kernels)
+        self._items = Nodes("items of groups", linked.item_degrees, linked.by_item, config, kernels)
 
     def _propagated(self) -> tuple[Forward, Forward]:
         """But for the last exchange, which may be for some nodes only."""
@@ -180,14 +178,10 @@ class SemiDfegl(Factorisation):
         )
 
 
-def fit(split: Split, config: Config, options: SemiDfeglOptions, machine: Machine) -> SemiDfegl:
-    return SemiDfegl(split, config, options, machine)
-
-
 SEMIDFEGL: Final = Method(
     name="semidfegl",
     summary="ego graphs linked in groups through predicted items (Qu et al., 2023)",
-    fit=fit,
+    fit=SemiDfegl,
     options=SemiDfeglOptions,
     protects="Interactions with items beyond the group, which sees the user's vectors of every "
     "layer; predicted items hide which of the linked ones a user really has. The server gets the "

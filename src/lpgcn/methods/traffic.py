@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from lpgcn.config import Config
 from lpgcn.protocol.ledger import Traffic
 from lpgcn.protocol.wire.reading import MASKED_BYTES
 from lpgcn.runtime.traffic import TrafficSummary
@@ -25,6 +26,15 @@ class RoundTraffic:
     """Bytes of one that takes part, in the mean."""
     down: float
     rounds: int = 1
+
+    @classmethod
+    def summed(
+        cls, numbers: int, config: Config, n_clients: int, steps_per_epoch: int
+    ) -> RoundTraffic:
+        """Who is in a round downloads so many numbers, and adds their gradients to a secure sum; in
+        an epoch everybody is in one."""
+        up, down = numbers * SUMMED_BYTES, numbers * config.number_bytes
+        return cls(n_clients, n_clients / steps_per_epoch, up, down)
 
     def summary(self, steps: int) -> TrafficSummary:
         messages = round(self.taking_part * self.rounds * steps)

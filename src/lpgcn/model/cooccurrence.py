@@ -49,7 +49,7 @@ class Cooccurrence:
     @classmethod
     def counted(cls, profiles: Ragged, n_items: int, most: int = COMPANIONS) -> Cooccurrence:
         """From public profiles, a row of items each."""
-        by_item = Ragged.from_pairs(profiles.values, profiles.rows, n_items)
+        by_item = profiles.transposed(n_items)
         companions, counts = [], []
         for item in range(n_items):
             together = np.bincount(profiles.only(by_item[item]).values, minlength=1)

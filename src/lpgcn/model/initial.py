@@ -10,6 +10,7 @@ from lpgcn.array_types import Int64
 from lpgcn.config import Config
 from lpgcn.model.adam import Adam
 from lpgcn.model.backbones import Table
+from lpgcn.model.backbones.backbone import WITH_USERS
 from lpgcn.model.kernels import Floats, Kernels
 from lpgcn.random import Purpose, bits
 
@@ -24,6 +25,16 @@ def embedding_rows(
     # 24 bits fit a float32 mantissa, so both precisions start from the same numbers.
     unit = (bits(seed, purpose, rows, 0, 0, config.dim) >> 8) * 2.0**-23 - 1.0
     return (unit * bound).astype(np.float32).astype(config.dtype)
+
+
+def initial_vectors(config: Config, n_users: int, n_items: int) -> dict[str, Floats]:
+    """e^(0) of all users and all items, where both are parameters."""
+    return {
+        name: embedding_rows(
+            config.seed, WITH_USERS[name].purpose, np.arange(n), table_rows=n, config=config
+        )
+        for name, n in (("users", n_users), ("items", n_items))
+    }
 
 
 def initial_tables(

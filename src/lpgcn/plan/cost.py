@@ -8,11 +8,14 @@ listings too, because the server cannot tell them apart and ships them all the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from lpgcn.array_types import Int64
 from lpgcn.plan.graph import Plan, TokenGraph
+
+_BARS: Final = 20
 
 KILOBYTE = 1000
 """The paper's unit: with 1000 bytes its formula gives its own 19.8 KB (Gowalla) and 22.0 KB
@@ -69,10 +72,10 @@ class LoadHistogram:
     """One number for each bar; who receives nothing is counted with 1."""
 
 
-def load_histogram(graph: TokenGraph, plan: Plan, *, bars: int = 20) -> LoadHistogram:
+def load_histogram(graph: TokenGraph, plan: Plan) -> LoadHistogram:
     """Bars of equal ratio, because loads differ by orders of magnitude."""
     load = np.maximum(loads(graph, plan)[plan.convolution_clients], 1)
-    wanted = np.geomspace(load.min(), load.max() + 1, bars + 1)
+    wanted = np.geomspace(load.min(), load.max() + 1, _BARS + 1)
     edges = np.unique(wanted.round().astype(np.int64))
     return LoadHistogram(edges.tolist(), np.histogram(load, edges)[0].tolist())
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 import msgspec
 import numpy as np
 
-from lpgcn.array_types import Float64
+from lpgcn.array_types import Float64, Int64
 from lpgcn.config import Config
 from lpgcn.data import Split
 from lpgcn.model.sampling import places, renumbered
@@ -19,6 +19,7 @@ from lpgcn.privacy.costs import Made, TrainedModel
 from lpgcn.privacy.deployment import Deployment, Seeds, Tell, deploy
 from lpgcn.privacy.table import Finding
 from lpgcn.privacy.views import Adversary, View, view_of
+from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, permutation
 from lpgcn.runtime.engines.sampler import Sampler
 
@@ -112,28 +113,23 @@ class _Case:
     """Lists of places, rising, and the truth about them."""
 
     def __init__(
-        self, split: Split, sampler: Sampler | None, deployment: Deployment | None
+        self, split: Split, lists: Ragged, catalogue: Int64, deployment: Deployment | None = None
     ) -> None:
-        self._split, self.deployment = split, deployment
-        if deployment is not None:
-            assert deployment.record.topology is not None
-            self.lists = server_audit.rising(deployment.record.topology.listed)
-            self._catalogue = deployment.catalogue
-        else:
-            assert sampler is not None
-            self.lists, self._catalogue = sampler.listed_places, sampler.catalogue
-        self.real = renumbered(split.train.by_user, places(self._catalogue))
-        self._popularity = split.train.item_degrees[self._catalogue]
+        self._split, self.lists, self._catalogue = split, lists, catalogue
+        self.deployment = deployment
+        self.real = renumbered(split.train.by_user, places(catalogue))
+        self._popularity = split.train.item_degrees[catalogue]
 
     @classmethod
     def of(cls, deployment: Deployment) -> _Case:
-        return cls(deployment.split, None, deployment)
+        lists = server_audit.rising(deployment.record.topology.listed)
+        return cls(deployment.split, lists, deployment.catalogue, deployment)
 
     @classmethod
     def without_federation(cls, split: Split, config: Config, seed: int) -> _Case:
         """What everybody would list, drawn by the formula."""
-        drawn = config.changed(seed=Seeds.drawn(seed, 0).clients)
-        return cls(split, Sampler(split.train, drawn), None)
+        drawn = Sampler(split.train, config.changed(seed=Seeds.drawn(seed, 0).clients))
+        return cls(split, drawn.listed_places, drawn.catalogue)
 
     @property
     def _all_real(self) -> bool:
@@ -201,7 +197,6 @@ def adversaries(deployment: Deployment) -> list[Adversary]:
     """Owners by load, an ordinary client, and the server with 1, 1 % and 10 % of the clients at
     random, with its heaviest owner, or with 1 % of the clients that are the heaviest owners."""
     topology = deployment.record.topology
-    assert topology is not None
     n_clients = topology.n_clients
     shuffled = permutation(0, Purpose.AUDIT, n_clients, 2)
     loads, owners = topology.by_owner.lengths, np.flatnonzero(topology.is_owner)

@@ -30,21 +30,21 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     @classmethod
-    def of(cls, per_user: Float64, seed: int = 0) -> Measured | None:
+    def of(cls, per_user: Float64) -> Measured | None:
         """None where no user has a value: those that cannot be asked are NaN."""
         known = per_user[~np.isnan(per_user)]
         if not len(known):
             return None
-        means = [float(known[chosen].mean()) for chosen in _resamples(seed, len(known))]
+        means = [float(known[chosen].mean()) for chosen in _resamples(len(known))]
         low, high = np.quantile(means, (0.025, 0.975))
         return cls(value=float(known.mean()), low=float(low), high=float(high))
 
 
 @lru_cache(maxsize=2)
-def _resamples(seed: int, size: int) -> npt.NDArray[np.int32]:
+def _resamples(size: int) -> npt.NDArray[np.int32]:
     """Users of each resample, a row each; kept, for all attacks on the same users have the same."""
     rows = [
-        integers(seed, Purpose.BOOTSTRAP, np.arange(size), size, number).astype(np.int32)
+        integers(0, Purpose.BOOTSTRAP, np.arange(size), size, number).astype(np.int32)
         for number in range(RESAMPLES)
     ]
     return np.stack(rows)
@@ -95,13 +95,13 @@ def user_f1(guess: Guess) -> Float64:
         return hits / n_real
 
 
-def caught(guess: Guess, false_positives: float = FALSE_POSITIVES) -> Float64:
+def caught(guess: Guess) -> Float64:
     """TPR at a false-positive rate of 0.1 %, over all pairs (Carlini et al. 2022): for each user
     the share of its real items above the one threshold."""
     others = guess.scores[~guess.real]
     rows = guess.candidates.rows
     n_real = np.bincount(rows, guess.real, len(guess.candidates))
-    allowed = int(false_positives * len(others))
+    allowed = int(FALSE_POSITIVES * len(others))
     threshold = np.sort(others)[::-1][allowed] if len(others) else -np.inf
     hits = np.bincount(rows, guess.real & (guess.scores > threshold), len(n_real))
     with np.errstate(invalid="ignore", divide="ignore"):

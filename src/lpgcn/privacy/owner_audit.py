@@ -38,7 +38,6 @@ def lines(
     view = view_of(deployment, adversary)
     (owner,) = adversary.clients
     topology = deployment.record.topology
-    assert topology is not None
     neighbours = topology.neighbours[owner]
     about = _About(deployment, view, owner, neighbours, topology.owned[owner])
     if deployment.linear:
@@ -138,15 +137,11 @@ class _About:
 
     def over_steps(self) -> Iterator[Finding]:
         """Which neighbours have the items that the owner itself lists, or has, elsewhere."""
-        deployment, topology = self._deployment, self._deployment.record.topology
-        assert topology is not None
         found = rows_over_steps.regressed(self._view)
         if found is None:
             return
         candidates, scores, users = [], [], []
-        by_item = Ragged.from_pairs(
-            deployment.real.values, deployment.real.rows, self._view.n_items
-        )
+        by_item = self._deployment.real.transposed(self._view.n_items)
         items_of = self._items_behind(found.senders)
         for row, items in enumerate(items_of):
             for item in items.tolist():
@@ -163,7 +158,6 @@ class _About:
     def _items_behind(self, senders: Int64) -> list[Int64]:
         """The adversary's own real items that each arriving row is about."""
         deployment, topology = self._deployment, self._deployment.record.topology
-        assert topology is not None
         own = deployment.real[self._owner]
         if SUITES[deployment.config.suite].owner_push is OwnerPush.ROW_PER_ITEM:
             listed = topology.listed_elsewhere[self._owner][senders]

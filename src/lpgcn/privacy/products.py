@@ -9,11 +9,6 @@ from lpgcn.privacy.compiled import add_rows, walk
 from lpgcn.ragged import Ragged
 
 
-def transposed(lists: Ragged, n_columns: int) -> Ragged:
-    """For each value the rows that have it, rising."""
-    return Ragged.from_pairs(lists.values, lists.rows, n_columns)
-
-
 def product(lists: Ragged, table: Float64, weight: Float64) -> Float64:
     """A·X: for each row the sum of the weighted rows of a table that it lists."""
     out = np.zeros((len(lists), table.shape[1]))

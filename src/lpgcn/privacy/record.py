@@ -68,7 +68,7 @@ class Record:
     blocks: list[Block] = field(default_factory=list)
     bits: list[tuple[int, Opened]] = field(default_factory=list)
     """What owners were told in verification."""
-    topology: Topology | None = None
+    topology: Topology = field(init=False, repr=False)
     """The server's, from initialisation on."""
     last_pass: int = 0
 
@@ -99,7 +99,7 @@ class Record:
 
     def subjects(self, block: Block) -> Subjects:
         """In the server's own terms."""
-        topology, handles, at = self._topology, block.handles, block.receiver
+        topology, handles, at = self.topology, block.handles, block.receiver
         match block.kind:
             case Kind.USER_FORWARD | Kind.USER_BACKWARD | Kind.USER_FINAL:
                 users = topology.neighbours[at][handles]
@@ -122,14 +122,9 @@ class Record:
     def _pushes_items(self) -> bool:
         return SUITES[self.config.suite].owner_push is OwnerPush.ROW_PER_ITEM
 
-    @property
-    def _topology(self) -> Topology:
-        assert self.topology is not None, "there is a plan after initialisation"
-        return self.topology
-
     def verified(self) -> Iterator[tuple[int, int, Int64, Bits]]:
         """Owner, handle, places that were asked about, and which of them are real."""
-        topology = self._topology
+        topology = self.topology
         for owner, opened in self.bits:
             for handle, row in zip(opened.senders, opened.rows, strict=True):
                 asked = topology.entries[int(topology.by_owner[owner][handle])]

@@ -26,10 +26,10 @@ LABELLED: Final = 0.1
 """The share of users whose real items the combination is trained on."""
 
 
-def some_users(n_users: int, share: float, seed: int = 0) -> Int64:
+def some_users(n_users: int, share: float) -> Int64:
     """At random, at least one, rising."""
     count = max(1, round(share * n_users))
-    return np.sort(permutation(seed, Purpose.AUDIT, n_users)[:count])
+    return np.sort(permutation(0, Purpose.AUDIT, n_users)[:count])
 
 
 def rising(lists: Ragged) -> Ragged:

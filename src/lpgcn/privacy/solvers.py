@@ -33,7 +33,7 @@ def non_negative(dictionary: Float64, target: Float64, ridge: float = 1e-6) -> F
     return found
 
 
-def least_squares(dictionary: Float64, targets: Float64, ridge: float = 1e-3) -> Float64:
+def least_squares(dictionary: Float64, targets: Float64, ridge: float) -> Float64:
     """argmin_C ‖CD − T‖² + ridge·tr·‖C‖², a row of C for each row of T."""
     gram = dictionary @ dictionary.T
     gram[np.diag_indices(len(gram))] += ridge * float(np.trace(gram)) / max(len(gram), 1)

@@ -15,7 +15,7 @@ together with the server, by their numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -70,9 +70,7 @@ class View:
     def before(self, pass_number: int) -> View:
         """The same before some pass."""
         blocks = tuple(one for one in self.blocks if one[0].sent.pass_number < pass_number)
-        return View(
-            self.adversary, self.config, self.n_items, self.topology, blocks, self.known, self.own
-        )
+        return replace(self, blocks=blocks)
 
     def seen(self, kind: Kind) -> Iterator[Seen]:
         """In the order in which they were sent."""
@@ -107,7 +105,6 @@ class View:
 def view_of(deployment: Deployment, adversary: Adversary) -> View:
     """What these parties could read of a deployment."""
     record, topology = deployment.record, deployment.record.topology
-    assert topology is not None
     members = flags(topology.n_clients, list(adversary.clients))
     reader = Reader(SUITES[deployment.config.suite], topology, members, server=adversary.server)
     blocks = []

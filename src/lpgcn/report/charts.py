@@ -51,7 +51,6 @@ class Axis:
     high: float
     start: float
     end: float
-    show: Format
     logarithmic: bool = False
     whole: bool = False
     """Figures are whole numbers, as epochs are."""
@@ -68,8 +67,8 @@ class Axis:
         ticks = self.ticks()
         least = min((abs(b - a) for a, b in pairwise(ticks)), default=0.0)
         decimals = math.ceil(-math.log10(least) - 1e-9) if least else _MOST_DECIMALS + 1
-        if self.show is not number or self.logarithmic or decimals > _MOST_DECIMALS:
-            return {value: self.show(value) for value in ticks}
+        if self.logarithmic or decimals > _MOST_DECIMALS:
+            return {value: number(value) for value in ticks}
         # A tick at zero may be -0, or the rest of a rounding.
         return {value: f"{round(value, 9) + 0.0:,.{max(decimals, 0)}f}" for value in ticks}
 
@@ -98,24 +97,23 @@ def line_chart(
     y_label: str = "",
     from_zero: bool = False,
     logarithmic: bool = False,
-    show: Format = number,
 ) -> Html:
     """Lines over a common axis; `logarithmic` is the axis of x."""
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     low, high = _range(ys, from_zero=from_zero)
     across = Axis(
-        x_label, min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, number, logarithmic,
+        x_label, min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, logarithmic,
         whole=all(x == round(x) for x in xs),
     )  # fmt: skip
-    up = Axis(y_label, low, high, _HEIGHT - _BOTTOM, _TOP, show=show)
+    up = Axis(y_label, low, high, _HEIGHT - _BOTTOM, _TOP)
     parts = [_frame(across, up)]
     parts += [_line(one, across, up) for one in sorted(series, key=lambda one: not one.under)]
     parts += _tips(series, across, up)
     told = [one for one in series if not one.silent]
-    described = "; ".join(_described(one, x_label, show) for one in told)
+    described = "; ".join(_described(one, x_label) for one in told)
     legend = _legend([(one.name, one.colour, one.under) for one in told])
-    rows = _rows(told, show)
+    rows = _rows(told)
     names = [one.name for one in told]
     return _figure(title, legend, _HEIGHT, parts, described, table(title, [x_label, *names], rows))
 
@@ -124,10 +122,8 @@ def histogram(
     title: str, edges: Sequence[float], counts: Sequence[int], x_label: str, y_label: str
 ) -> Html:
     """Bars between edges, on a logarithmic axis."""
-    across = Axis(
-        x_label, edges[0], edges[-1], _LEFT, _WIDTH - _RIGHT, logarithmic=True, show=number
-    )
-    up = Axis(y_label, 0, max(counts) * 1.05, _HEIGHT - _BOTTOM, _TOP, show=number)
+    across = Axis(x_label, edges[0], edges[-1], _LEFT, _WIDTH - _RIGHT, logarithmic=True)
+    up = Axis(y_label, 0, max(counts) * 1.05, _HEIGHT - _BOTTOM, _TOP)
     parts = [_frame(across, up)]
     spans = [f"{number(low)} to {number(high - 1)}" for low, high in pairwise(edges)]
     for (low, high), count, span in zip(pairwise(edges), counts, spans, strict=True):
@@ -225,9 +221,7 @@ def _frame(across: Axis, up: Axis) -> Html:
     for value in across.ticks():
         x = _at(across.place(value))
         parts.append(element("line", x1=x, x2=x, y1=_at(bottom), y2=_at(bottom + 4), class_="axis"))
-        parts.append(
-            element("text", across.show(value), x=x, y=_at(bottom + 17), text_anchor="middle")
-        )
+        parts.append(element("text", number(value), x=x, y=_at(bottom + 17), text_anchor="middle"))
     middle = (across.start + right) / 2
     parts.append(
         element("text", across.label, x=_at(middle), y=_at(bottom + 36), text_anchor="middle")
@@ -264,8 +258,8 @@ def _tips(series: Sequence[Series], across: Axis, up: Axis) -> list[Html]:
     tips = []
     for x in shown:
         at = across.place(x)
-        found = [up.show(points[x]) for points in values if x in points]
-        label = f"{across.show(x)}: {', '.join(dict.fromkeys(found))}"
+        found = [number(points[x]) for points in values if x in points]
+        label = f"{number(x)}: {', '.join(dict.fromkeys(found))}"
         width = 7.0 * len(label) + 12
         left = min(max(at - width / 2, 0.0), _WIDTH - width)
         tip = element(
@@ -302,21 +296,22 @@ def _legend(entries: Sequence[tuple[str, int, bool]]) -> Html:
     return element("ul", *items, class_="legend")
 
 
-def _described(one: Series, x_label: str, show: Format) -> str:
+def _described(one: Series, x_label: str) -> str:
     (first, begin), (last, end) = one.points[0], one.points[-1]
     if first == last:
-        return f"{one.name}: {show(begin)} at {x_label} {number(first)}"
+        return f"{one.name}: {number(begin)} at {x_label} {number(first)}"
     return (
-        f"{one.name}: from {show(begin)} at {x_label} {number(first)} "
-        f"to {show(end)} at {number(last)}"
+        f"{one.name}: from {number(begin)} at {x_label} {number(first)} "
+        f"to {number(end)} at {number(last)}"
     )
 
 
-def _rows(series: Sequence[Series], show: Format) -> list[list[str]]:
+def _rows(series: Sequence[Series]) -> list[list[str]]:
     values = [dict(one.points) for one in series]
     shown = _thinned(sorted({x for points in values for x in points}), _MOST_ROWS)
     return [
-        [number(x), *(show(points[x]) if x in points else "–" for points in values)] for x in shown
+        [number(x), *(number(points[x]) if x in points else "–" for points in values)]
+        for x in shown
     ]
 
 

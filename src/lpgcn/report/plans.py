@@ -95,16 +95,22 @@ def _few_ticks(axes: Axes, values: Sequence[int]) -> None:
 def sweep_report(title: str, candidates: Sequence[PlanCost], curves: Curves) -> bytes:
     """The page about a sweep."""
     points = [(planner, point) for planner, part in curves.items() for point in part]
-    best = min(points, key=lambda one: one[1].cost.bytes_per_client, default=None)
     facts = [
         Fact("clients", f"{candidates[0].clients:,}"),
         Fact("items", f"{candidates[0].tokens:,}"),
     ]
-    if best is not None:
-        planner, point = best
-        heaviest = f"{planner}, heaviest load {point.cost.load_max:,}"
-        facts.append(Fact("least traffic C found", size(point.cost.bytes_per_client), heaviest))
-    over_k = side_by_side(
+    sections = [_over_k(candidates)]
+    if points:
+        planner, best = min(points, key=lambda one: one[1].cost.bytes_per_client)
+        heaviest = f"{planner}, heaviest load {best.cost.load_max:,}"
+        facts.append(Fact("least traffic C found", size(best.cost.bytes_per_client), heaviest))
+        sections.append(_against_load(points, curves))
+    lead = "What a plan costs: bytes for everybody, or work for a few."
+    return page(title, lead, facts, sections)
+
+
+def _over_k(candidates: Sequence[PlanCost]) -> Section:
+    charts = side_by_side(
         line_chart(
             "Traffic C over k",
             [Series("C", [(100 * one.share, one.kilobytes) for one in candidates])],
@@ -121,38 +127,28 @@ def sweep_report(title: str, candidates: Sequence[PlanCost], curves: Curves) -> 
          f"{one.utilization:.2f}", f"{one.load_max:,}"]
         for one in candidates
     ]  # fmt: skip
-    sections = [
-        Section(
-            "More candidates for convolution (RQ5)",
-            joined(
-                paragraph("The planner cover, as the paper has it, from the fewest clients that "
-                          "list everything to all of them."),
-                over_k,
-                table("cover", ["k", "of clients", "C in KB", "R", "heaviest load"], rows),
-            ),
-        )
-    ]  # fmt: skip
-    if points:
-        lines = [
-            Series(
-                planner,
-                sorted({(float(p.cost.load_max), p.cost.kilobytes) for p in part}),
-                colour,
-            )
-            for colour, (planner, part) in enumerate(curves.items())
-            if part
-        ]
-        chart = line_chart(
-            "Traffic C against the heaviest load", lines, "heaviest load, in neighbours",
-            y_label="KB a client and step", from_zero=True, logarithmic=True,
-        )  # fmt: skip
-        rows = [
-            [planner, f"{one.max_load:,}", f"{one.cost.load_max:,}", f"{one.cost.kilobytes:.2f}"]
-            for planner, one in points
-        ]
-        figures = table(
-            "All plans", ["planner", "limit", "heaviest load", "C in KB"], rows, sortable=True
-        )
-        sections.append(Section("Traffic against load", joined(side_by_side(chart), figures)))
-    lead = "What a plan costs: bytes for everybody, or work for a few."
-    return page(title, lead, facts, sections)
+    about = paragraph(
+        "The planner cover, as the paper has it, from the fewest clients that list everything to "
+        "all of them."
+    )
+    figures = table("cover", ["k", "of clients", "C in KB", "R", "heaviest load"], rows)
+    return Section("More candidates for convolution (RQ5)", joined(about, charts, figures))
+
+
+def _against_load(points: Sequence[tuple[str, LoadPoint]], curves: Curves) -> Section:
+    lines = [
+        Series(planner, sorted({(float(p.cost.load_max), p.cost.kilobytes) for p in part}), colour)
+        for colour, (planner, part) in enumerate(curves.items())
+        if part
+    ]
+    chart = line_chart(
+        "Traffic C against the heaviest load", lines, "heaviest load, in neighbours",
+        y_label="KB a client and step", from_zero=True, logarithmic=True,
+    )  # fmt: skip
+    rows = [
+        [planner, f"{one.max_load:,}", f"{one.cost.load_max:,}", f"{one.cost.kilobytes:.2f}"]
+        for planner, one in points
+    ]
+    heads = ["planner", "limit", "heaviest load", "C in KB"]
+    figures = table("All plans", heads, rows, sortable=True)
+    return Section("Traffic against load", joined(side_by_side(chart), figures))

@@ -13,7 +13,7 @@ import msgspec
 
 from lpgcn.runtime.runs.run_folder import EpochMetrics, Run, RunFolder, Summary
 from lpgcn.runtime.runs.saved_model import Recommender
-from lpgcn.runtime.verification import largest_difference
+from lpgcn.runtime.verification import table_differences
 from lpgcn.terms import Term, read_terms
 
 _CHANGES_NO_BIT: Final = (
@@ -129,7 +129,7 @@ def _verdict(run: RunRecord, central: RunRecord) -> Verdict:
         ]
     if run.model is not None and central.model is not None:
         found, expected = run.model.scorer.arrays(), central.model.scorer.arrays()
-        differences += [largest_difference(found[name], expected[name]) for name in expected]
+        differences += table_differences(found, expected)
     worst = math.inf if any(map(math.isnan, differences)) else max(differences)
     return Verdict(run, central, len(pairs), worst)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -126,7 +126,7 @@ def _compared(
     for epoch, ((loss, valid, tables), other) in enumerate(zip(measured, expected, strict=True), 1):
         differences = [abs(loss - other[0])]
         differences += [abs(valid.values[name] - value) for name, value in other[1].values.items()]
-        differences += [largest_difference(tables[name], value) for name, value in other[2].items()]
+        differences += table_differences(tables, other[2])
         yield EpochDifference(
             model=config.model,
             virtual_items=config.virtual_items,
@@ -137,6 +137,13 @@ def _compared(
             ndcg=valid.values["ndcg@5"],
             difference=math.inf if any(map(math.isnan, differences)) else max(differences),
         )
+
+
+def table_differences(
+    found: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, npt.NDArray[Any]]
+) -> list[float]:
+    """The largest difference of each table."""
+    return [largest_difference(found[name], table) for name, table in expected.items()]
 
 
 def largest_difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:

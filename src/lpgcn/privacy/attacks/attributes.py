@@ -43,10 +43,10 @@ class Inferred(msgspec.Struct, frozen=True, kw_only=True):
     users: int
 
 
-def infer(attribute: str, vectors: Float64, labels: Sequence[str], seed: int = 0) -> Inferred:
+def infer(attribute: str, vectors: Float64, labels: Sequence[str]) -> Inferred:
     """Cross-validated."""
     classes, label = np.unique(np.array(labels), return_inverse=True)
-    fold = permutation(seed, Purpose.AUDIT, len(label)) % FOLDS
+    fold = permutation(0, Purpose.AUDIT, len(label)) % FOLDS
     scores = np.empty((len(label), len(classes)))
     for one in range(FOLDS):
         train, test = fold != one, fold == one

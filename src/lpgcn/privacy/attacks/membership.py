@@ -29,11 +29,11 @@ def latest_users(view: View) -> tuple[Int64, Float64]:
 
 
 def against_alike(
-    users: Int64, vectors: Float64, items: Float64, real: Ragged, popularity: Int64, seed: int = 0
+    users: Int64, vectors: Float64, items: Float64, real: Ragged, popularity: Int64
 ) -> Guess:
     """For each of these users, whose e_u are the rows of `vectors`, its items and their twins: the
     item of most similar popularity that it does not have, at random among those that tie."""
-    order = np.lexsort((uniform(seed, Purpose.AUDIT, np.arange(len(popularity)))[:, 0], popularity))
+    order = np.lexsort((uniform(0, Purpose.AUDIT, np.arange(len(popularity)))[:, 0], popularity))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     candidates, truth = [], []

@@ -15,6 +15,7 @@ one owner are one sum.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from lpgcn.privacy.views import View
 from lpgcn.protocol.phases import Phase
 from lpgcn.protocol.suite import Kind
 from lpgcn.protocol.wire.encoding import Header
+
+_RIDGE: Final = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,7 @@ class Regressed:
     equations: int
 
 
-def regressed(view: View, ridge: float = 1e-6) -> Regressed | None:
+def regressed(view: View) -> Regressed | None:
     """On the forward rows of all passes that the view has."""
     users = {sent: (of, rows) for sent, of, rows in view.vectors(Kind.USER_FORWARD)}
     pushes = {
@@ -56,7 +59,7 @@ def regressed(view: View, ridge: float = 1e-6) -> Regressed | None:
     senders = _common([rows[0] for _, rows in both])
     known = np.concatenate([_rows(rows, handles) for rows, _ in both], axis=1)
     arrived = np.concatenate([_rows(rows, senders) for _, rows in both], axis=1)
-    coefficients = least_squares(known, arrived, ridge)
+    coefficients = least_squares(known, arrived, _RIDGE)
     return Regressed(handles, senders, coefficients, known.shape[1])
 
 

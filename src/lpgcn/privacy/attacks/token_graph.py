@@ -26,7 +26,7 @@ import numpy as np
 
 from lpgcn.array_types import Bits, Float64, Int64
 from lpgcn.privacy.logistic import fitted
-from lpgcn.privacy.products import product, shared_weight, transposed
+from lpgcn.privacy.products import product, shared_weight
 from lpgcn.ragged import Ragged
 from lpgcn.random import Purpose, integers, uniform
 
@@ -55,14 +55,14 @@ def _together(lists: Ragged, n_tokens: int, at: Ragged, power: float) -> Float64
     """Mean over s ∈ L_u of c_st·(d_s d_t)^-power."""
     degrees = np.maximum(np.bincount(lists.values, minlength=n_tokens), 1).astype(np.float64)
     weight = degrees**-power
-    shared = shared_weight(lists, transposed(lists, n_tokens), weight, at)
+    shared = shared_weight(lists, lists.transposed(n_tokens), weight, at)
     others = np.maximum(lists.lengths - (at is lists), 1)
     return shared * weight[at.values] / others[at.rows]
 
 
 def svd(lists: Ragged, n_tokens: int, rank: int = RANK) -> Float64:
     """By subspace iteration (Halko, Martinsson and Tropp 2011)."""
-    by_token = transposed(lists, n_tokens)
+    by_token = lists.transposed(n_tokens)
     wide = min(rank + _MORE, len(lists), n_tokens)
     user, token = (np.maximum(one.lengths, 1) ** -0.5 for one in (lists, by_token))
     drawn = uniform(_SEED, Purpose.AUDIT, np.arange(n_tokens), count=wide) - 0.5

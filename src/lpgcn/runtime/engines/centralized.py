@@ -34,7 +34,7 @@ from lpgcn.model.propagation import (
 )
 from lpgcn.model.scoring import scoring
 from lpgcn.model.weights import Weights, initial_weights, weight_gradients
-from lpgcn.ragged import Ragged, flags
+from lpgcn.ragged import flags
 from lpgcn.runtime.arrays import packed
 from lpgcn.runtime.engines.engine import (
     Inspector,
@@ -97,7 +97,6 @@ class Centralized:
         if config.min_degree > 1:
             # A user does not know how many others have an item, so its own degree stays.
             edges = only(edges, edges.item_degrees[edges.items] >= config.min_degree)
-        users_of_items = Ragged.from_pairs(edges.items, edges.users, edges.n_items)
         members = train.n_users if self._members is None else len(self._members)
         in_all = members + train.n_items
         self._users = nodes_of(
@@ -105,7 +104,7 @@ class Centralized:
             features=Features.of("users", self._user_features()),
         )  # fmt: skip
         self._items = nodes_of(
-            "the items", edges.item_degrees, users_of_items, config, kernels, in_all=in_all,
+            "the items", edges.item_degrees, edges.by_item, config, kernels, in_all=in_all,
             features=Features.of("items", self._split.item_features),
         )  # fmt: skip
 

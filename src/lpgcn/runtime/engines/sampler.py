@@ -92,9 +92,8 @@ class Sampler:
         is about, also where an item stays out of the exchange."""
         lengths = np.zeros(self._n_users, dtype=np.int64)
         lengths[self.members] = self.real.lengths
-        users, items = self.members[self.real.rows], self.real.values
-        by_item = Ragged.from_pairs(items, users, self._n_items)
-        return Ragged.from_lengths(lengths, items), by_item
+        by_user = Ragged.from_lengths(lengths, self.real.values)
+        return by_user, by_user.transposed(self._n_items)
 
     @cached_property
     def by_item(self) -> Int64:

@@ -140,6 +140,11 @@ class RunFolder:
     def _folders(self) -> tuple[Path, ...]:
         return self._progress_folder, self.state, self.model, self._kept_data
 
+    @property
+    def has_run(self) -> bool:
+        """See `beginning`."""
+        return self._config.exists()
+
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder with another run, unless `overwrite`, and what cannot be one."""
         check_folder(self.path)
@@ -170,7 +175,7 @@ class RunFolder:
         """
         self.check_free(overwrite=overwrite)
         self._bring_back()
-        replaces = self._config.exists() or self._progress_folder.exists()
+        replaces = self.has_run or self._progress_folder.exists()
         if replaces:
             _move((self._progress_folder, self.state), self._aside)
         try:
@@ -221,7 +226,7 @@ class RunFolder:
 
     def describe(self) -> Run:
         """What the run here is about."""
-        if not self._config.exists():
+        if not self.has_run:
             raise RunFolderError(
                 f"{self.path} has no run: {self._config.name} is missing; check the folder"
             )

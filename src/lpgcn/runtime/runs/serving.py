@@ -91,9 +91,8 @@ def secret_seed(folder: Path) -> int:
 
     It decides who is in which batch. An owner sees handles only; with the seed it could name them.
     """
-    if (folder / "config.toml").exists():
-        return RunFolder(folder).describe().config.seed
-    return secrets.randbits(63)
+    found = RunFolder(folder)
+    return found.describe().config.seed if found.has_run else secrets.randbits(63)
 
 
 def serve(
@@ -121,7 +120,7 @@ def serve(
     run_folder = RunFolder(folder, mode=0o600, advice=_ADVICE)
     source = Source(dataset=federation)
     run = Run(source=source, config=config, fingerprint=catalogue.fingerprint)
-    if (folder / "config.toml").exists():
+    if run_folder.has_run:
         _check_same(run_folder, run)
         serving = _as_begun(serving, run_folder)
         if summary := run_folder.summary():

@@ -90,7 +90,6 @@ class Connection:
         self._client: Client | None = None
         self._attempt = self._refusals = 0
         self._closing = False
-        self.dropped = self.overruns = 0
         self._thread = Thread(target=self._work, name="lpgcn nats", daemon=True)
         self._loop = asyncio.new_event_loop()
         self._wake, self._idle, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -289,7 +288,6 @@ class Connection:
         # A text of the broker's may have a subject in it, which somebody else chose.
         text = shown(str(error))
         if isinstance(error, errors.SlowConsumerError):
-            self.overruns += 1
             _logger.warning("a message was dropped, too many were waiting: %s", text)
             self._watch.overrun()
         elif "permissions violation" in text.lower():
@@ -326,16 +324,15 @@ class Connection:
                 await asyncio.sleep(0)
 
     async def _publish(self, batch: Batch) -> None:
+        """What cannot be sent is dropped."""
         client = self._client
         if client is None or not client.is_connected:
-            self.dropped += len(batch)
             return
         publish = client.publish
         for subject, payload in batch:
             try:
                 await publish(subject, payload)
             except (errors.Error, OSError) as error:
-                self.dropped += 1
                 self._report(error)
 
 
