@@ -137,7 +137,7 @@ def _of_pools(
     by_user, by_item = sampler.positives
     user_sums += kernels.weighted_sums(by_user, at_items.rows, coefficient, SLOPES.steps)
     item_sums = kernels.weighted_sums(
-        by_item, at_users.rows, coefficient[sampler.by_item], SLOPES.steps
+        by_item, at_users.rows, coefficient[sampler.order_by_item], SLOPES.steps
     ) + weighted(answers, pool_sizes(config, len(answers)))
     of_users = softmax.tangent_gradient(
         user_sums, by_user.lengths.astype(np.float64), at_users, grid, kernels

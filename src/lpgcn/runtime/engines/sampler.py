@@ -96,7 +96,7 @@ class Sampler:
         return by_user, by_user.transposed(self._n_items)
 
     @cached_property
-    def by_item(self) -> Int64:
+    def order_by_item(self) -> Int64:
         """The entries of `real` in the order of their items."""
         return np.argsort(self.real.values, kind="stable")
 
