@@ -16,7 +16,8 @@ import pytest
 from lpgcn.runtime.hosts.nats import calls, configuration, connection
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker
-from lpgcn.runtime.hosts.nats.connection import Connection, UnauthorizedError, Watch
+from lpgcn.runtime.hosts.nats.connection import Connection, Watch
+from lpgcn.runtime.hosts.nats.nats_client import UnauthorizedError
 
 SECONDS = 30.0
 """No test waits longer for anything."""

@@ -27,7 +27,7 @@ from lpgcn.crypto.certificates import Authority
 from lpgcn.runtime.hosts.nats.authority import FederationFolder
 from lpgcn.runtime.hosts.nats.broker import Broker
 from lpgcn.runtime.hosts.nats.configuration import FederationError
-from lpgcn.runtime.hosts.nats.connection import Batch, Receive, close
+from lpgcn.runtime.hosts.nats.connection import Batch, Receive
 from lpgcn.runtime.hosts.nats.credentials import Credentials
 from lpgcn.runtime.hosts.nats.enrolment import (
     EnrolmentDesk,
@@ -49,6 +49,7 @@ from lpgcn.runtime.hosts.nats.jwt import (
     read_token,
     user_token,
 )
+from lpgcn.runtime.hosts.nats.nats_client import close
 from lpgcn.runtime.hosts.nats.registry import Book, Member
 from lpgcn.runtime.runs.serving import let_newcomers_in
 

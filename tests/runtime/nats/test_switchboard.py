@@ -34,15 +34,13 @@ from lpgcn.protocol.wire.sizes import LARGEST
 from lpgcn.runtime.hosts.nats import calls, configuration
 from lpgcn.runtime.hosts.nats import frames as f
 from lpgcn.runtime.hosts.nats.carrier import Carrier, CarrierEvents, Handler, RefusedError
-from lpgcn.runtime.hosts.nats.connection import (
-    Batch,
-    Connection,
+from lpgcn.runtime.hosts.nats.connection import Batch, Connection, Watch
+from lpgcn.runtime.hosts.nats.jwt import CredentialsError
+from lpgcn.runtime.hosts.nats.nats_client import (
     ForbiddenSubjectError,
     UnauthorizedError,
     UntrustedBrokerError,
-    Watch,
 )
-from lpgcn.runtime.hosts.nats.jwt import CredentialsError
 from lpgcn.runtime.hosts.nats.roster import RosterError
 from lpgcn.runtime.hosts.nats.switchboard import (
     Events,

@@ -40,6 +40,16 @@ class Session:
         return f"down.{self.name}.{self.session}.{last}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Challenge:
+    """A new session asks for the place of an old one, which has been asked whether it lives."""
+
+    old: str
+    new: str
+    hello: f.Hello
+    since: float
+
+
 class Attendance:
     """The lines of all carriers, and whose fate a call still has to be told."""
 

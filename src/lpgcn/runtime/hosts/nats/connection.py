@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import ssl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,39 +21,30 @@ from nats import errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from lpgcn.errors import LpgcnError
 from lpgcn.runtime.hosts.nats.frames import shown
+from lpgcn.runtime.hosts.nats.nats_client import (
+    CONNECT_SECONDS,
+    FLUSH_SECONDS,
+    DistrustfulClient,
+    ForbiddenSubjectError,
+    NetworkError,
+    UnauthorizedError,
+    close,
+    flush,
+    refusal,
+)
 
 Batch = list[tuple[str, bytes]]
 """Subjects and payloads."""
 Receive = Callable[[str, bytes], None]
 
-CONNECT_SECONDS: Final = 5
 _FIRST_WAIT: Final = 0.2
 _LONGEST_WAIT: Final = 15.0
 _REFUSALS: Final = 8
 """Of credentials that were good before: so many take a quarter of a minute, in which whoever
 started the broker with another configuration may notice."""
 _PENDING_BYTES: Final = 512 << 20
-_FLUSH_SECONDS: Final = 2
-_CLOSE_SECONDS: Final = 2
 _logger = logging.getLogger(__name__)
-
-
-class NetworkError(LpgcnError):
-    """Something between this process and the broker."""
-
-
-class UnauthorizedError(NetworkError):
-    """The broker does not accept the credentials."""
-
-
-class UntrustedBrokerError(NetworkError):
-    """No TLS, or a certificate of somebody else."""
-
-
-class ForbiddenSubjectError(NetworkError):
-    """The credentials do not allow to send to, or to hear, a subject."""
 
 
 class ClosedError(NetworkError):
@@ -111,7 +101,7 @@ class Connection:
             self._listening.append((subject, receive))
             if self._client is not None:
                 await self._listen(self._client, subject, receive)
-                await _flush(self._client)
+                await flush(self._client)
 
         with contextlib.suppress(errors.Error):
             # What is not connected now is subscribed to when it is again.
@@ -192,23 +182,23 @@ class Connection:
 
     async def _finish(self, client: Client) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), _FLUSH_SECONDS)
+            await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
         if client.is_connected:
             with contextlib.suppress(errors.Error, OSError):
-                await _flush(client)
+                await flush(client)
         await close(client)
 
     async def _connect(self) -> Client | None:
         """A connected client; nothing if there is no need for one any more."""
         while not self._closing:
             self._ended.clear()
-            client, troubles = _Client(), list[Exception]()
+            client, troubles = DistrustfulClient(), list[Exception]()
             try:
                 await self._attempt_to_connect(client, troubles)
             except (TimeoutError, OSError, errors.Error) as error:
                 trouble = troubles[-1] if troubles else error
                 await self._discard(client)
-                if (typed := _refusal(trouble)) is not None and self._is_lasting(typed):
+                if (typed := refusal(trouble)) is not None and self._is_lasting(typed):
                     raise typed from error
                 seconds = self._pause()
                 self._watch.waiting(shown(str(trouble)) or type(trouble).__name__, seconds)
@@ -219,8 +209,8 @@ class Connection:
                 return client
         return None
 
-    def _is_lasting(self, refusal: NetworkError) -> bool:
-        self._refusals += isinstance(refusal, UnauthorizedError)
+    def _is_lasting(self, error: NetworkError) -> bool:
+        self._refusals += isinstance(error, UnauthorizedError)
         return self._refusals >= _REFUSALS or not self._opened.done()
 
     async def _discard(self, client: Client) -> None:
@@ -229,13 +219,15 @@ class Connection:
         if not self._closing:
             self._ended.clear()
 
-    async def _attempt_to_connect(self, client: _Client, troubles: list[Exception]) -> None:
+    async def _attempt_to_connect(
+        self, client: DistrustfulClient, troubles: list[Exception]
+    ) -> None:
         async def error_cb(error: Exception) -> None:
             troubles.append(error)
             del troubles[:-1]
             if client.options["allow_reconnect"]:
                 self._report(error)
-                if isinstance(_refusal(error), UnauthorizedError):
+                if isinstance(refusal(error), UnauthorizedError):
                     # nats-py would ask for ever, and close none of these connections.
                     client.ending = self._loop.create_task(end())
 
@@ -336,67 +328,6 @@ class Connection:
                 self._report(error)
 
 
-class _Client(Client):
-    """nats-py, less trusting."""
-
-    ending: asyncio.Task[None] | None = None
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        """nats-py hears nothing more after a subject that is no UTF-8, or after some headers; any
-        member can send those. Here subjects are ASCII, and nobody needs a reply or headers.
-
-        A pong queues behind what a slow line still has to carry, so that a message, too, is a sign
-        of life.
-        """
-        self._pings_outstanding = 0
-        if subject.isascii():
-            await super()._process_msg(sid, subject, b"", data, b"")
-
-    def _connect_command(self) -> bytes:
-        """nats-py goes on without TLS where the broker says that it has none: so could anybody."""
-        writer = getattr(self._transport, "_io_writer", None)
-        encrypted = writer is not None and writer.get_extra_info("ssl_object") is not None
-        if "tls" in self.options and not encrypted:
-            raise errors.SecureConnRequiredError
-        return super()._connect_command()
-
-
 def _is_worth_telling(record: logging.LogRecord) -> bool:
     """Not what asyncio says about nats-py whenever a connection with TLS ends."""
     return "returning true from eof_received()" not in record.getMessage()
-
-
-def _refusal(error: Exception) -> NetworkError | None:
-    """What another attempt would not change."""
-    found = shown(str(error))
-    if isinstance(error, (ssl.SSLError, errors.SecureConnRequiredError)):
-        return UntrustedBrokerError(
-            f"the broker cannot be trusted: {found}; expected TLS with a certificate of the "
-            "federation's own authority"
-        )
-    if isinstance(error, errors.AuthorizationError) or "authorization" in found.lower():
-        return UnauthorizedError(
-            f"the broker refused the credentials: {found}; ask the federation's server for new ones"
-        )
-    return None
-
-
-async def close(client: Client) -> None:
-    """End a connection, or what was left of an attempt.
-
-    After a TLS handshake that failed, nats-py would wait for ever to hear of the end of a
-    connection that is closed already; and where its own tasks ended first, it passes on that they
-    were cancelled.
-    """
-    with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await client.close()
-
-
-async def _flush(client: Client) -> None:
-    """Twice: nats-py writes its ping at once, possibly ahead of what is still in its buffer; the
-    second one comes after that."""
-    for _ in range(2):
-        await client.flush(timeout=_FLUSH_SECONDS)

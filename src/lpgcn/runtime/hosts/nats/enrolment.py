@@ -224,7 +224,7 @@ async def enrol(
 
     With a `key` that was kept, somebody who was stopped in the middle can ask again.
     """
-    from lpgcn.runtime.hosts.nats.connection import close
+    from lpgcn.runtime.hosts.nats.nats_client import close
 
     key = key or Nkey.generate(NkeyKind.USER)
     request = request_enrolment(invitation, name, key)
@@ -267,7 +267,7 @@ async def _connect(invitation: Credentials) -> Client:
     from nats.aio.client import Client
     from nats.errors import Error
 
-    from lpgcn.runtime.hosts.nats.connection import CONNECT_SECONDS, close
+    from lpgcn.runtime.hosts.nats.nats_client import CONNECT_SECONDS, close
 
     seen: list[Exception] = []
 

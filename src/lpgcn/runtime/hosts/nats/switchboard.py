@@ -12,7 +12,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from threading import Condition
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from lpgcn import __version__
 from lpgcn.errors import LpgcnError
 from lpgcn.files import StorageError
 from lpgcn.runtime.hosts.nats import frames as f
-from lpgcn.runtime.hosts.nats.attendance import Attendance, Presence, Session
+from lpgcn.runtime.hosts.nats.attendance import Attendance, Challenge, Presence, Session
 from lpgcn.runtime.hosts.nats.calls import Call, Events, Interrupted, MemberError, Pending
 from lpgcn.runtime.hosts.nats.connection import ClosedError, Connection, Watch
 from lpgcn.runtime.hosts.nats.jwt import CredentialsError, check_name
@@ -30,16 +29,6 @@ __all__ = ["Events", "Interrupted", "MemberError", "Presence", "Roster", "Switch
 
 _SILENT_BEATS: Final = 3
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _Challenge:
-    """A new session asks for the place of an old one, which has been asked whether it lives."""
-
-    old: str
-    new: str
-    hello: f.Hello
-    since: float
 
 
 class Switchboard:
@@ -65,7 +54,7 @@ class Switchboard:
         self._about, self._attendance = about, Attendance(roster)
         self._ping_seconds, self._beat_seconds = ping_seconds, beat_seconds
         self._changed = Condition()
-        self._challenges: dict[str, _Challenge] = {}
+        self._challenges: dict[str, Challenge] = {}
         self._hellos = f.Assembler(limit=64 << 20, memory=128 << 20)
         self._call: Call | None = None
         self._failure: Exception | None = None
@@ -340,11 +329,11 @@ class Switchboard:
             self._challenge(name, line.session, session, hello)
 
     def _challenge(self, name: str, old: str, new: str, hello: f.Hello) -> None:
-        challenge = self._challenges[name] = _Challenge(old, new, hello, time.monotonic())
+        challenge = self._challenges[name] = Challenge(old, new, hello, time.monotonic())
         self._say(name, old, f.Ping())
         self.connection.later(self._ping_seconds, lambda: self._judge(name, challenge))
 
-    def _judge(self, name: str, challenge: _Challenge) -> None:
+    def _judge(self, name: str, challenge: Challenge) -> None:
         with self._changed:
             if self._challenges.get(name) is challenge:
                 line = self._attendance.lines.get(name)
