@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,18 @@ def test_epochs_and_purposes_draw_other_numbers() -> None:
 
 
 def test_a_user_who_listed_everything_has_no_negative(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_MOST_ATTEMPTS", 100)
+    """Which is noticed after a few attempts; one of two hundred items is not given up for it."""
+    attempts: list[int] = []
+
+    def counted(*given: Any, draw: int, **others: Any) -> Any:
+        attempts.append(draw)
+        return integers(*given, draw=draw, **others)
+
+    monkeypatch.setattr(sampling, "integers", counted)
     keys = keys_of([{0}, {0, 1, 2}], 3)
-    with pytest.raises(SamplingError, match=r"user 1 has no negative: it listed .* all 3 items"):
+    with pytest.raises(SamplingError, match=r"listed \(almost\) all 3 items .* no negative"):
         negative_places(0, 0, np.arange(4), np.array([0, 1, 0, 1]), keys, 3)
+    assert len(attempts) < 100
+    keys = keys_of([{*range(200)} - {7}], 200)
+    found = negative_places(0, 0, np.arange(50), np.zeros(50, dtype=np.int64), keys, 200)
+    assert (found == 7).all() and max(attempts) > 100

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpgcn.config import Config
-from lpgcn.data import Split, load
+from lpgcn.data import Split, Splitting, load, make_split
 from lpgcn.data.features import sized
 from lpgcn.evaluation import EarlyStopping, PlainRanker
 from lpgcn.model.kernels.plain import Plain
+from lpgcn.model.sampling import SamplingError
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Ledger, Tally
 from lpgcn.protocol.paper_traffic import paper_traffic
@@ -45,6 +46,7 @@ from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.runs.training import train
 
 MACHINE = Machine(Plain(), PlainRanker())
+EVERYTHING = Splitting(ratio=(1, 0, 0))
 POOL: dict[str, Any] = {
     "loss": "softmax", "batch_size": "full", "negatives": 12, "answers": 5
 }  # fmt: skip
@@ -273,6 +275,15 @@ def test_the_paper_s_step_has_the_paper_s_batch_whatever_ours_is() -> None:
     assert found[2].share_of_paper_rounds == pytest.approx(rounds)
     both = (ours.up + ours.down) / (paper.up + paper.down)
     assert found[2].share_of_paper_bytes == pytest.approx(both)
+
+
+def test_a_pool_serves_also_who_has_all_items_and_so_can_be_estimated() -> None:
+    split = make_split([(u, i) for u in range(6) for i in range(4)], splitting=EVERYTHING)
+    plain = Config().changed(dim=8, layers=2, epochs=2, planner="cover")
+    found = estimated(split, plain.changed(**POOL))
+    assert found.training.up > 0 and found.paper.up_per_step > 0
+    with pytest.raises(SamplingError, match="no negative"):
+        estimated(split, plain)
 
 
 def test_the_paper_is_given_the_epochs_that_it_is_given_on_gowalla() -> None:

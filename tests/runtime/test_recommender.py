@@ -81,8 +81,8 @@ def test_what_was_held_out_is_not_recommended(seed: int, user: int) -> None:
     assert len(knowing.recommend(f"user {user}", keep_seen=True)) == 9
 
 
-@pytest.mark.parametrize("ids", ["12", b"12"])
-def test_the_letters_of_a_string_are_no_ids(ids: Any) -> None:
+@pytest.mark.parametrize("ids", ["12", b"12", 10, np.int64(10)])
+def test_one_id_is_not_several_and_neither_are_its_letters(ids: Any) -> None:
     model = made()
     for ask in (
         lambda: model.recommend(history=ids),

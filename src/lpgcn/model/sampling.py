@@ -28,6 +28,8 @@ from lpgcn.random import Purpose, integers, permutation, uniform
 Popularity = npt.NDArray[np.float64]
 
 _MOST_ATTEMPTS = 1 << 20
+_FEW_ATTEMPTS = 64
+"""After these it is looked up who listed everything: more would not help, and take minutes."""
 _FIRST_SIZE = 8
 """Of bucketed lists; each one after it is half as large again."""
 _COHERENT_DRAWS = 1 << 15
@@ -123,9 +125,16 @@ def negative_places(
         open_samples = open_samples[contains(keys, rows[open_samples] * n_items + drawn)]
         if not len(open_samples):
             return chosen
+        if attempt == _FEW_ATTEMPTS:
+            first, last = (
+                np.searchsorted(keys, (rows[open_samples] + n) * n_items) for n in (0, 1)
+            )
+            if (last - first == n_items).any():
+                break
     raise SamplingError(
-        f"user {rows[open_samples[0]]} has no negative: it listed (almost) all {n_items} items; "
-        "leave such users out, or draw fewer virtual items"
+        f"found a user who listed (almost) all {n_items} items and so has no negative, which loss "
+        "bpr takes from the others; leave such users out, draw fewer virtual items, or choose loss "
+        "softmax"
     )
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -26,7 +27,7 @@ import numpy as np
 from lpgcn.config import Config
 from lpgcn.data import Ids, Interactions, Split
 from lpgcn.errors import LpgcnError
-from lpgcn.model.batches import AnyBatch
+from lpgcn.model.batches import AnyBatch, Batches
 from lpgcn.plan import Plan
 from lpgcn.protocol.accounting import Accounting
 from lpgcn.protocol.ledger import Tally
@@ -291,9 +292,13 @@ def _cost(tally: Tally) -> Cost:
 def _paper(
     split: Split, config: Config, topology: Topology, rounds_per_step: int, asked: int | None
 ) -> PaperCost:
-    """A triple for each sample and the paper's batch size, whatever ours are."""
+    """A triple for each sample and the paper's batch size, whatever ours are. Where a pool serves
+    somebody who lists all items, a triple would not: one of them is taken to be unlisted."""
     settings = config.sampled(PAPER_BATCH_SIZE)
     batches = Sampler(split.train, settings).batches
+    if config.pooled and isinstance(batches, Batches):
+        of_all = np.flatnonzero(topology.listed.lengths == topology.n_items) * topology.n_items
+        batches = replace(batches, listed_keys=np.setdiff1d(batches.listed_keys, of_all))
     steps = asked or min(PAPER_STEPS, PAPER_EPOCHS * batches.steps)
     drawn = [
         paper_traffic(topology, settings, batches.draw(epoch, 0)).bytes(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lpgcn.config import Config
-from lpgcn.data import Split
+from lpgcn.data import DataError, Split
 from lpgcn.model.sampling import catalogue
 from lpgcn.plan import (
     ImpossibleLimitError,
@@ -70,5 +70,12 @@ def _never(split: Split, path: str | None) -> frozenset[int]:
             f"cannot read the users of --never-convolve from {path}: {reason}; expected a file "
             "with one user id on each line"
         ) from error
-    users = (line.strip() for line in lines)
-    return frozenset(split.user_ids.index_of(user) for user in users if user)
+    found = set()
+    for number, line in enumerate(lines, 1):
+        try:
+            found |= {split.user_ids.index_of(line.strip())} if line.strip() else set()
+        except DataError as error:
+            raise PlanError(
+                f"{path}, line {number}: {error}; expected one user id on each line, and no heading"
+            ) from error
+    return frozenset(found)

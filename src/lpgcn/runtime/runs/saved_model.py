@@ -302,8 +302,8 @@ class Recommender:
 
 
 def _several(ids: Iterable[int | str]) -> list[int | str]:
-    """Ids that can be looked at twice; the letters of a string are none."""
-    if isinstance(ids, (str, bytes)):
+    """Ids that can be looked at twice; neither one alone, nor the letters of a string."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise ModelError(f"found {ids!r} where several ids are expected; give [{ids!r}]")
     return list(ids)
 
