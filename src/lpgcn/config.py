@@ -277,10 +277,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def load_limit(self) -> int | Literal["auto"] | None:
         """`max_load` as a number, "auto", or None for no limit."""
         text = self.max_load.strip()
-        if text == "auto":
-            return "auto"
-        if text == "none":
-            return None
+        if text in ("auto", "none"):
+            return "auto" if text == "auto" else None
         if not (text.isascii() and text.isdecimal()):
             raise ConfigError(f"max-load is {text!r}; expected a number, auto, or none")
         return int(text)
