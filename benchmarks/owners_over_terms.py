@@ -28,8 +28,8 @@ def main() -> None:
     train = load(arguments.dataset).train
     for planner in arguments.planner:
         options, before = plan_options(Config(planner=planner)), None
+        # Whether an owner has been somebody's in some term.
         met = np.zeros((train.n_users, train.n_users), dtype=np.bool_)
-        """Whether an owner has been somebody's in some term."""
         for term in range(arguments.terms):
             n = train.n_users - arguments.terms + 1 + term
             users, items = train.users[train.users < n], train.items[train.users < n]

@@ -16,8 +16,8 @@ from lpgcn.errors import LpgcnError
 
 STALE_SECONDS: Final = 3600.0
 """Nobody has been writing one file for so long without getting anywhere."""
-_HALF_WRITTEN: Final = re.compile(r"\..+\.[0-9a-f]{8}\.[0-9]+\.tmp")
-"""The names that `_beside` gives."""
+_HALF_WRITTEN: Final = re.compile(r"\..+\.([0-9]+)\.tmp")
+"""What is being written is named so, by the process that does."""
 
 
 class StorageError(LpgcnError):
@@ -73,20 +73,21 @@ def held(folder: Path, *, mode: int = 0o777) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         _hold(descriptor, folder)
-        _sweep(folder)
+        remove_half_written(folder)
         yield
     finally:
         os.close(descriptor)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what kills have left half-written. What is being written at present, perhaps by
-    another thread, is younger; whose it was, a number of a process does not tell in a container."""
+def remove_half_written(folder: Path, *, by_others: float = STALE_SECONDS) -> None:
+    """Remove what kills have left, once it is so many seconds old. With the number of this process
+    it is stale later: another thread may be writing it. In a container all have the same number."""
     for left in folder.rglob(".*.tmp"):
-        if not _HALF_WRITTEN.fullmatch(left.name):
+        if (named := _HALF_WRITTEN.fullmatch(left.name)) is None:
             continue
+        least = STALE_SECONDS if int(named[1]) == os.getpid() else by_others
         with suppress(OSError):
-            if left.stat().st_mtime < time.time() - STALE_SECONDS:
+            if left.stat().st_mtime <= time.time() - least:
                 left.unlink()
 
 

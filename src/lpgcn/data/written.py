@@ -16,7 +16,7 @@ from lpgcn.files import write_atomically
 
 
 def write_split(split: Split, folder: Path) -> None:
-    """train.csv, valid.csv and test.csv; user_features.npz and item_features.npz; if any."""
+    """train.csv, valid.csv and test.csv; user_features.npz and item_features.npz: what there is."""
     for part, interactions in split.parts.items():
         if len(interactions):
             write_atomically(folder / f"{part}.csv", _csv(interactions, split).encode())

@@ -60,7 +60,9 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
     # Figures of different data have no highest one.
     comparable = len({one.run.fingerprint for one in finished}) == 1
     for metric in ("recall@20", "ndcg@20") if comparable else ():
-        tested = [(_tested(one, metric), one.name) for one in finished if _is_tested(one)]
+        tested = [
+            (one.summary.test[metric], one.name) for one in runs if one.summary and one.summary.test
+        ]
         highest = "highest " if len(finished) > 1 and not judged else ""
         if tested:
             best, name = max(tested)
@@ -76,10 +78,6 @@ def _facts(runs: Sequence[RunRecord], judged: Sequence[Verdict]) -> Iterator[Fac
         yield Fact("traffic, of the paper's formulation", f"{share:.0%}", "a client and step")
     if len(runs) == 1 and (summary := runs[0].summary) is not None:
         yield Fact("trained in", duration(summary.seconds), f"{summary.steps:,} steps")
-
-
-def _is_tested(one: RunRecord) -> bool:
-    return one.summary is not None and bool(one.summary.test)
 
 
 def _tested(one: RunRecord, metric: str) -> float:

@@ -207,9 +207,8 @@ def estimate(
     drawn = typical_steps(config.epochs, batches.steps)
     all_steps = _all_steps(counted, sampler, topology, config, drawn)
     measurement = counted.measurement()
-    losses = validations or -(-config.epochs // EPOCHS_A_LOSS)
-    if batches.steps > 1:
-        losses = config.epochs
+    one_step = validations or -(-config.epochs // EPOCHS_A_LOSS)
+    losses = config.epochs if batches.steps > 1 else one_step
     upkeep = counted.upkeep(losses, validations)
     training = counted.initialisation + all_steps + measurement * (validations + 1) + upkeep
     step = _cost(all_steps * (1 / steps))

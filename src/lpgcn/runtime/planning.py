@@ -72,8 +72,10 @@ def _never(split: Split, path: str | None) -> frozenset[int]:
         ) from error
     found = set()
     for number, line in enumerate(lines, 1):
+        if not (user := line.strip()):
+            continue
         try:
-            found |= {split.user_ids.index_of(line.strip())} if line.strip() else set()
+            found.add(split.user_ids.index_of(user))
         except DataError as error:
             raise PlanError(
                 f"{path}, line {number}: {error}; expected one user id on each line, and no heading"

@@ -14,7 +14,6 @@ summary.json      what came out, written last
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from lpgcn.data import Ids, Split
 from lpgcn.data.written import check_can_be_written, write_split
 from lpgcn.errors import LpgcnError
 from lpgcn.evaluation import EarlyStopping, UserMetrics
-from lpgcn.files import check_folder, storing, write_atomically
+from lpgcn.files import check_folder, remove_half_written, storing, write_atomically
 from lpgcn.runtime.runs.source import Source
 from lpgcn.runtime.traffic import TrafficSummary
 from lpgcn.terms import Term, write_terms
@@ -277,10 +276,8 @@ class RunFolder:
     def checkpoints(self) -> list[int]:
         """Those of the run that are complete. What a kill left half-written is removed."""
         self._bring_back()
-        for stale in self.path.rglob(".*.tmp"):
-            # What this process is writing now, in another thread, is not stale.
-            if not stale.name.endswith(f".{os.getpid()}.tmp"):
-                stale.unlink(missing_ok=True)
+        # The folder is held: no other process writes here now.
+        remove_half_written(self.path, by_others=0)
         return self._progress.numbers()
 
     def forget_checkpoints_after(self, number: int) -> None:
